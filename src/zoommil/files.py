@@ -42,7 +42,8 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
             "Check the folder's permissions and free space, then run the same command again."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -140,11 +141,11 @@ def _remove_if_stale(path: Path) -> bool:
 def _is_stale(path: Path) -> bool:
     try:
         age = time.time() - path.stat().st_mtime
-        owner = json.loads(path.read_text() or "{}")
     except FileNotFoundError:
         return True
-    except (json.JSONDecodeError, OSError):
-        owner = {}
+    owner: dict[str, Any] = {}
+    with contextlib.suppress(json.JSONDecodeError, OSError):
+        owner = json.loads(path.read_text() or "{}")
     if not owner:  # killed between create and write, or being written right now
         return age > 10.0
     if owner.get("host") == socket.gethostname():

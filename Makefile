@@ -1,0 +1,48 @@
+# The two commands of the README are `make demo` and `make test`; `make check` is exactly CI.
+# Each sets up what it needs in .venv, from the versions in constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALLED := $(VENV)/.installed
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
+
+.PHONY: help install demo test check lint types imports accept clean
+
+help:  ## say what each target does
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+install: $(INSTALLED)  ## set up .venv with everything the other targets need
+
+# torch first, then the project: beside an installed torch nothing pulls another build of it.
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e ".[demo,openvino,tables,dev]"
+	touch $@
+
+demo: install  ## the whole path on synthetic slides, offline, into zoommil-demo/
+	$(BIN)/zoommil demo
+
+test: install  ## the short form of every test, under 6 minutes
+	$(PYTEST) -m "not slow and not browser and not network and not gpu"
+
+check: install lint types imports  ## exactly CI: lint, types, imports, all tests
+	ZOOMMIL_FAIL_ON_SKIP=1 $(PYTEST) -m "not network and not gpu"
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/pyright
+
+imports: install
+	$(BIN)/lint-imports
+
+accept: install  ## the full figures, written to docs/results/
+	$(BIN)/zoommil bench accept --out docs/results
+
+clean:  ## remove what the targets made, but not .venv
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis zoommil-demo
