@@ -45,6 +45,11 @@ def list_presets(name: str) -> list[str]:
     return list(_PRESETS.get(name, {"default": {}}))
 
 
+def default_settings(name: str) -> dict[str, Any]:
+    """A model's own settings and their defaults. Raises UnknownNameError for an unknown model."""
+    return _keywords(_registry().load(name))
+
+
 def create_model(
     name: str,
     *,
@@ -77,7 +82,10 @@ def create_model(
     known = _keywords(model_class)
     _refuse_unknown(name, chosen, known)
     given = {"feature_dim": feature_dim, "num_classes": num_classes, "ratios": tuple(ratios)}
-    with _seeded(seed):
+    # Starting weights from a seed leave torch's global generator as it was.
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
+            torch.default_generator.manual_seed(seed)
         model = model_class(**given, seed=seed, **chosen)
     model.settings = {"name": name, **given, **known, **chosen}
     return model
@@ -99,19 +107,3 @@ def _refuse_unknown(name: str, settings: dict[str, Any], known: dict[str, Any]) 
             near = difflib.get_close_matches(setting, known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ModelError(f"{name} has no setting {setting!r}.{hint} Known: {', '.join(known)}.")
-
-
-class _seeded:  # noqa: N801 (reads as a with-statement)
-    """Starting weights from a seed, leaving torch's global generator as it was."""
-
-    def __init__(self, seed: int | None) -> None:
-        self._seed = seed
-
-    def __enter__(self) -> None:
-        self._before = torch.get_rng_state()
-        if self._seed is not None:
-            torch.manual_seed(self._seed)
-
-    def __exit__(self, *_: object) -> None:
-        if self._seed is not None:
-            torch.set_rng_state(self._before)
