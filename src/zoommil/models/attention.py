@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -25,16 +26,21 @@ class Projections(nn.Module):
                 f"a shared projection needs one feature width; the steps have {list(feature_dims)}."
                 " Use projection='separate'."
             )
-        self.layers = nn.ModuleList(nn.Linear(width, embed_dim) for width in feature_dims)
-        if is_shared:
-            for layer in self.layers[1:]:
-                layer.weight = self.layers[0].weight
+        own = feature_dims[:1] if is_shared else feature_dims
+        self.layers = nn.ModuleList(nn.Linear(width, embed_dim) for width in own)
+        # Not tied Linear layers: the weight must be in state_dict once to be stored safely.
+        shape = (len(feature_dims) - len(own), embed_dim)
+        self.later_biases = nn.Parameter(torch.zeros(shape)) if is_shared else None
 
     def forward(
         self, position: int, features: Float[Tensor, "patch feature"]
     ) -> Float[Tensor, "patch embed"]:
         """The projected features of the step at that position."""
-        return functional.relu(self.layers[position](features))
+        if self.later_biases is None or position == 0:
+            return functional.relu(self.layers[position](features))
+        first = cast(nn.Linear, self.layers[0])
+        bias = self.later_biases[position - 1]
+        return functional.relu(functional.linear(features, first.weight, bias))
 
 
 class GatedAttention(nn.Module):

@@ -72,13 +72,26 @@ class MILOutput:
         return cls(
             logits=outputs[-1].logits,
             attention=tuple(output.attention for output in outputs),
-            scores=tuple(output.scores for output in outputs if output.scores is not None),
-            selected=tuple(output.selected for output in outputs if output.selected is not None),
+            # A selection that was never followed (an early exit) is not part of the answer.
+            scores=tuple(one.scores for one in outputs[:-1] if one.scores is not None),
+            selected=tuple(one.selected for one in outputs[:-1] if one.selected is not None),
             rows=tuple(output.rows for output in outputs),
             steps=tuple(steps[: len(outputs)]),
             step_logits=tuple(output.logits for output in outputs),
             extras=outputs[-1].extras,
         )
+
+
+def confidence(logits: Float[Tensor, " class"], temperature: float = 1.0) -> float:
+    """The highest class probability after temperature scaling."""
+    return float((logits.detach().float() / temperature).softmax(dim=0).max())
+
+
+def is_confident(
+    logits: Float[Tensor, " class"], threshold: float, temperature: float = 1.0
+) -> bool:
+    """Whether to stop at this step. A threshold of 1 never stops, whatever rounding does."""
+    return threshold < 1.0 and confidence(logits, temperature) >= threshold
 
 
 class Model(nn.Module, ABC):
@@ -97,6 +110,7 @@ class Model(nn.Module, ABC):
         self.feature_dims = tuple(feature_dims)
         self.standardise = standardise
         self.noise = NoiseSource(seed)
+        self.progress = 0.0
         if standardise:
             for position, width in enumerate(self.feature_dims):
                 self.register_buffer(f"feature_mean_{position}", torch.zeros(width))
@@ -181,6 +195,12 @@ class Model(nn.Module, ABC):
             return matrix
         mean = self.get_buffer(f"feature_mean_{position}")
         return (matrix - mean) / self.get_buffer(f"feature_std_{position}")
+
+    def set_progress(self, fraction: float) -> None:
+        """Tell the model how far training is, 0 to 1; only schedules of its own listen."""
+        if not 0.0 <= fraction <= 1.0:
+            raise ModelError(f"progress is {fraction}; expected a fraction from 0 to 1.")
+        self.progress = fraction
 
     def seed_noise(self, seed: int) -> None:
         """Restart the model's own random draws (selection noise, sampling)."""

@@ -1,0 +1,65 @@
+"""Row 16, bench results: tables and notes in; a Markdown page and a JSON file out."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zoommil import __version__, machine
+from zoommil.files import write_json, write_text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table of cells that are already text."""
+
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def to_markdown(self) -> str:
+        """The table as Markdown."""
+        lines = [list(self.headers), ["---"] * len(self.headers), *map(list, self.rows)]
+        body = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+        return f"## {self.title}\n\n{body}\n"
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What one bench measured, how to measure it again, and what to think of it."""
+
+    name: str
+    title: str
+    command: str
+    tables: Sequence[Table]
+    notes: Sequence[str] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def to_markdown(self) -> str:
+        """The result as a page."""
+        notes = "".join(f"- {note}\n" for note in self.notes)
+        parts = [f"# {self.title}\n", f"`{self.command}`\n", f"{describe_machine()}\n"]
+        parts += [table.to_markdown() for table in self.tables]
+        return "\n".join(parts + ([notes] if notes else []))
+
+    def write(self, folder: Path) -> Path:
+        """Write ``<name>.md`` and ``<name>.json``; the page's path."""
+        page = folder / f"{self.name}.md"
+        write_text(page, self.to_markdown())
+        write_json(folder / f"{self.name}.json", {"command": self.command, **self.data})
+        return page
+
+
+def describe_machine() -> str:
+    """One line about what measured: versions, cores, instruction sets; no names."""
+    import torch
+
+    flags = machine.cpu_flags()
+    known = [name for name in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16") if name in flags]
+    return (
+        f"zoommil {__version__}, Python {platform.python_version()}, torch {torch.__version__}, "
+        f"{platform.system()} {platform.machine()}, {machine.num_cores()} cores ({', '.join(known)})."
+    )
