@@ -1,0 +1,46 @@
+"""Row 11, prefetch: an order of bags comes in; bags come out, the next ones loading."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from zoommil.training.data import LoadedBag
+
+
+class Stopwatch:
+    """Seconds spent waiting for bags, and in all."""
+
+    def __init__(self) -> None:
+        self.waiting = 0.0
+        self.total = 0.0
+
+
+def load_ahead(
+    load: Callable[[int], LoadedBag],
+    order: Sequence[int],
+    stopwatch: Stopwatch | None = None,
+    depth: int = 2,
+) -> Generator[LoadedBag]:
+    """The bags of these indices in this order; up to ``depth`` load in one thread beside."""
+    stopwatch = stopwatch or Stopwatch()
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(1, thread_name_prefix="bags") as pool:
+        waiting: deque[Future[LoadedBag]] = deque()
+        upcoming = iter(order)
+        for index in upcoming:
+            waiting.append(pool.submit(load, index))
+            if len(waiting) > depth:
+                yield _take(waiting, stopwatch)
+        while waiting:
+            yield _take(waiting, stopwatch)
+    stopwatch.total += time.perf_counter() - begin
+
+
+def _take(waiting: deque[Future[LoadedBag]], stopwatch: Stopwatch) -> LoadedBag:
+    start = time.perf_counter()
+    bag = waiting.popleft().result()
+    stopwatch.waiting += time.perf_counter() - start
+    return bag
