@@ -1,0 +1,127 @@
+"""Row 2, synthetic: a seed and a resolution go in, the periodic swatches of one slide come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import UInt8
+
+from zoommil.synthetic.glands import paste_darkest
+from zoommil.synthetic.noise import periodic_noise
+from zoommil.synthetic.nuclei import KINDS, NUM_ANGLES, draw_nuclei
+
+
+@dataclass(frozen=True)
+class Swatch:
+    """A periodic texture: concentrations of both stains."""
+
+    hematoxylin: UInt8[np.ndarray, "side side"]
+    eosin: UInt8[np.ndarray, "side side"]
+
+
+@dataclass(frozen=True)
+class RankedSwatch:
+    """A periodic field of nuclei with a rank each: shown where the density map exceeds it."""
+
+    hematoxylin: UInt8[np.ndarray, "side side"]
+    rank: UInt8[np.ndarray, "side side"]
+
+
+def draw_stroma(side_px: int, mpp: float, generator: np.random.Generator) -> Swatch:
+    """Collagen: wavy eosin fibres with clefts between them and spindle nuclei along them."""
+    import cv2
+
+    fine = periodic_noise(side_px, max(3.0 / mpp, 1.5), generator, stretch=9.0)
+    bundles = periodic_noise(side_px, 16.0 / mpp, generator, stretch=5.0)
+    mottle = periodic_noise(side_px, 60.0 / mpp, generator)
+    clefts = np.clip(0.9 * bundles + 0.75 * fine - 1.75, 0, 0.8)
+    eosin = 0.44 + 0.085 * fine + 0.07 * bundles + 0.05 * mottle
+    hematoxylin = 0.06 + 0.018 * fine + 0.015 * mottle
+    open_tissue = np.clip(1.0 - 1.6 * clefts, 0.06, 1.0)
+    eosin8 = np.clip(eosin * open_tissue * 100, 0, 255).astype(np.uint8)
+    hematoxylin8 = np.clip(hematoxylin * open_tissue * 100, 0, 255).astype(np.uint8)
+    _scatter_spindles(hematoxylin8, mpp, generator)
+    wave_um = 55.0
+    push = [periodic_noise(side_px, 300.0 / mpp, generator) * (wave_um / mpp) for _ in range(2)]
+    axis = np.arange(side_px, dtype=np.float32)
+    map_x = (axis[None, :] + push[0]) % side_px
+    map_y = (axis[:, None] + push[1]) % side_px
+    planes = cv2.merge([hematoxylin8, eosin8])
+    padded = cv2.copyMakeBorder(planes, 0, 1, 0, 1, cv2.BORDER_WRAP)
+    waved = cv2.remap(padded, map_x, map_y, cv2.INTER_LINEAR)
+    hematoxylin8, eosin8 = cv2.split(waved)
+    return Swatch(hematoxylin8, eosin8)
+
+
+def draw_lymphocytes(side_px: int, mpp: float, generator: np.random.Generator) -> RankedSwatch:
+    """Round dark nuclei, packed as in a follicle, each with its own rank."""
+    pictures = draw_nuclei(KINDS["lymphocyte"], mpp, generator)
+    rank_picture = np.ones((pictures.shape[2] + 2, pictures.shape[3] + 2), np.uint8)
+    hematoxylin = np.zeros((side_px, side_px), np.uint8)
+    rank = np.full((side_px, side_px), 255, np.uint8)
+    spacing_um = 7.6
+    per_side = int(side_px * mpp / spacing_um)
+    step = side_px / per_side
+    grid = (np.stack(np.meshgrid(np.arange(per_side), np.arange(per_side)), -1) + 0.5) * step
+    points = grid.reshape(-1, 2) + generator.normal(0, 0.24 * step, (per_side**2, 2))
+    shapes = generator.integers(0, len(pictures), per_side**2)
+    turns = generator.integers(0, NUM_ANGLES, per_side**2)
+    ranks = generator.integers(1, 255, per_side**2)
+    for (x, y), shape, turn, own in zip(points, shapes, turns, ranks, strict=True):
+        at_x, at_y = round(x) % side_px, round(y) % side_px
+        paste_darkest(hematoxylin, pictures[shape, turn], at_x, at_y)
+        _set_rank(rank, rank_picture.shape[0], at_x, at_y, int(own))
+    return RankedSwatch(hematoxylin, rank)
+
+
+def draw_fat(side_px: int, mpp: float, generator: np.random.Generator) -> Swatch:
+    """Adipose tissue: large empty cells between thin eosin walls."""
+    import cv2
+    from scipy.spatial import cKDTree
+
+    side_um = side_px * mpp
+    num = int(side_um**2 / 62.0**2)
+    points = generator.uniform(0, side_um, (num, 2))
+    for _ in range(2):  # push apart
+        distance, index = cKDTree(points, boxsize=side_um).query(points, k=2)
+        away = points - points[index[:, 1]]
+        away -= side_um * np.round(away / side_um)
+        push = np.clip(45.0 - distance[:, 1:], 0, None) / np.maximum(distance[:, 1:], 1e-3)
+        points = (points + 0.5 * away * push) % side_um
+    coarse = max(8, int(side_um / 3.0))
+    axis = (np.arange(coarse) + 0.5) * (side_um / coarse)
+    where = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    distance, _ = cKDTree(points, boxsize=side_um).query(where, k=2)
+    gap = (distance[:, 1] - distance[:, 0]).astype(np.float32).reshape(coarse, coarse)
+    pad = 2
+    gap = np.pad(gap, pad, mode="wrap")
+    scale = side_px / coarse
+    matrix = np.array([[1 / scale, 0, 0.5 / scale - 0.5 + pad], [0, 1 / scale, 0.5 / scale - 0.5 + pad]])
+    gap = cv2.warpAffine(
+        gap, matrix, (side_px, side_px), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    )
+    grain = periodic_noise(side_px, 14.0 / mpp, generator)
+    wall = np.clip((3.6 + 1.6 * grain - gap) / 3.0, 0, 1)
+    eosin = np.clip(wall * (42 + 6 * grain) + 1, 0, 255).astype(np.uint8)
+    hematoxylin = np.clip(wall * (9 + 3 * grain), 0, 255).astype(np.uint8)
+    return Swatch(hematoxylin, eosin)
+
+
+def _set_rank(plane: np.ndarray, size: int, x: int, y: int, value: int) -> None:
+    side, half = plane.shape[0], size // 2
+    if half <= x < side - half and half <= y < side - half:
+        plane[y - half : y + half + 1, x - half : x + half + 1] = value
+        return
+    span = np.arange(-half, half + 1)
+    plane[np.ix_((y + span) % side, (x + span) % side)] = value
+
+
+def _scatter_spindles(plane: np.ndarray, mpp: float, generator: np.random.Generator) -> None:
+    """Fibroblast nuclei along x, before the waves bend them with the fibres."""
+    pictures = draw_nuclei(KINDS["fibroblast"], mpp, generator)[:, [0, 1, NUM_ANGLES - 1]]
+    side = plane.shape[0]
+    num = int((side * mpp) ** 2 / 1100.0)
+    for x, y in generator.integers(0, side, (num, 2)):
+        shape, turn = generator.integers(0, len(pictures)), generator.integers(0, 3)
+        paste_darkest(plane, pictures[shape, turn], int(x), int(y))
