@@ -1,0 +1,82 @@
+"""Row 16, the program: which commands there are, and how any of them ends badly.
+
+Whatever goes wrong on purpose is one line on standard error and exit code 1; wrong usage is
+exit code 2; Ctrl-C is exit code 130 and says that the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from zoommil import __version__
+from zoommil.cli import terminal
+from zoommil.cli.convert import convert
+from zoommil.cli.extract import extract
+from zoommil.cli.info import info
+from zoommil.cli.tissue import tissue
+from zoommil.errors import ZoomMILError
+
+app = typer.Typer(
+    name="zoommil",
+    help="Whole-slide image classification that learns where to look.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SLIDES, BAGS = "From slides to bags", "Other tools"
+app.command(rich_help_panel=SLIDES)(info)
+app.command(rich_help_panel=SLIDES)(tissue)
+app.command(rich_help_panel=SLIDES)(extract)
+app.command(rich_help_panel=BAGS)(convert)
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+) -> None:
+    """Whole-slide image classification that learns where to look."""
+    if version:
+        typer.echo(f"zoommil {__version__}")
+        raise typer.Exit
+    terminal.set_up_logging(logging.DEBUG if debug else logging.INFO if verbose else None)
+
+
+def main() -> None:
+    """Run the command line; never a traceback unless asked for."""
+    debug = "--debug" in sys.argv
+    try:
+        app()
+    except ZoomMILError as error:
+        if debug:
+            raise
+        terminal.fail(f"{type(error).__name__}: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        terminal.fail("interrupted. What was finished is kept; the same command goes on from here.")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output, as in `zoommil ... | head`, has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except MemoryError:
+        if debug:
+            raise
+        terminal.fail("out of memory. Use fewer --workers, or a machine with more memory.")
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        terminal.fail(
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} "
+            "(this is a defect of zoommil: run again with --debug and report what it prints)"
+        )
+        sys.exit(70)
