@@ -1,0 +1,1 @@
+"""Row 7, bags: features go in; bag files, cohorts, splits and other tools' files come out."""
