@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from zoommil.models.submanifold import SparseMap, SubmanifoldConv, neighbour_rows, scatter_mean
+from zoommil.models.submanifold import Occupancy, SparseMap, SubmanifoldConv, neighbour_rows
 
 
 def dense_conv(conv: SubmanifoldConv, sparse_map: SparseMap) -> torch.Tensor:
@@ -24,7 +24,7 @@ def dense_conv(conv: SubmanifoldConv, sparse_map: SparseMap) -> torch.Tensor:
 def random_map(num_patches: int, extent: int, features: int) -> SparseMap:
     generator = torch.Generator().manual_seed(num_patches)
     positions = torch.randint(-extent, extent, (num_patches, 2), generator=generator)
-    return scatter_mean(positions, torch.randn(num_patches, features, generator=generator))
+    return Occupancy.of(positions).average(torch.randn(num_patches, features, generator=generator))
 
 
 @pytest.mark.parametrize(("num_patches", "extent"), [(1, 5), (2, 1), (60, 5), (100, 40), (400, 10)])
@@ -53,7 +53,9 @@ def test_check_18_gradients_equal_those_of_the_dense_convolution():
 def test_check_18_patches_in_one_cell_are_averaged():
     positions = torch.tensor([[2, 3], [0, 0], [2, 3], [2, 3]])
     features = torch.tensor([[3.0, 0.0], [1.0, 1.0], [6.0, 0.0], [0.0, 3.0]])
-    averaged = scatter_mean(positions, features)
+    occupancy = Occupancy.of(positions)
+    averaged = occupancy.average(features)
+    assert occupancy.shares().tolist() == pytest.approx([1 / 6, 1 / 2, 1 / 6, 1 / 6])
     assert averaged.cells.tolist() == [[0, 0], [2, 3]]
     assert averaged.features.tolist() == [[1.0, 1.0], [3.0, 1.0]]
 

@@ -6,6 +6,8 @@ of consecutive groups of tokens (Nystrom's method; the formulas of TransMIL's la
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -13,8 +15,8 @@ from torch.nn import functional
 
 
 def pseudo_inverse(
-    matrix: Float[Tensor, "head landmark landmark"], iterations: int = 6
-) -> Float[Tensor, "head landmark landmark"]:
+    matrix: Float[Tensor, "*batch landmark landmark"], iterations: int = 6
+) -> Float[Tensor, "*batch landmark landmark"]:
     """The iterated pseudo-inverse; the starting scale takes its maxima over all heads together."""
     magnitude = matrix.abs()
     scale = magnitude.sum(dim=-2).max() * magnitude.sum(dim=-1).max()
@@ -27,14 +29,29 @@ def pseudo_inverse(
     return inverse
 
 
-def landmark_attention(
+@dataclass(frozen=True)
+class LandmarkWeights:
+    """The attention matrix as the product of two thin ones."""
+
+    left: Float[Tensor, "head token landmark"]
+    right: Float[Tensor, "head landmark token"]
+
+    def mix(self, value: Float[Tensor, "head token width"]) -> Float[Tensor, "head token width"]:
+        """The values of all tokens, weighted for each token."""
+        return self.left @ (self.right @ value)
+
+    def of_token(self, token: int) -> Float[Tensor, " token"]:
+        """What one token pays to each, averaged over heads; the approximation may be negative."""
+        return (self.left[:, None, token] @ self.right).mean(dim=0)[0]
+
+
+def landmark_weights(
     query: Float[Tensor, "head token width"],
     key: Float[Tensor, "head token width"],
-    value: Float[Tensor, "head token width"],
     num_landmarks: int,
     iterations: int = 6,
-) -> Float[Tensor, "head token width"]:
-    """Approximately softmax(query key^T) value; the query comes scaled.
+) -> LandmarkWeights:
+    """Approximately softmax(query key^T); the query comes scaled.
 
     The number of tokens must be a multiple of `num_landmarks`.
     """
@@ -46,7 +63,15 @@ def landmark_attention(
     among_landmarks = torch.softmax(query_landmarks @ key_landmarks.transpose(-1, -2), dim=-1)
     from_landmarks = torch.softmax(query_landmarks @ key.transpose(-1, -2), dim=-1)
     inverse = pseudo_inverse(among_landmarks, iterations)
-    return (to_landmarks @ inverse) @ (from_landmarks @ value)
+    return LandmarkWeights(to_landmarks @ inverse, from_landmarks)
+
+
+@dataclass(frozen=True)
+class Attended:
+    """The tokens after attention, and what the first of them paid to each."""
+
+    tokens: Float[Tensor, "token dim"]
+    first_weights: Float[Tensor, " token"]
 
 
 class NystromAttention(nn.Module):
@@ -78,16 +103,19 @@ class NystromAttention(nn.Module):
         )
         self.to_out = nn.Sequential(nn.Linear(dim, dim), nn.Dropout(dropout))
 
-    def forward(self, tokens: Float[Tensor, "token dim"]) -> Float[Tensor, "token dim"]:
+    def forward(self, tokens: Float[Tensor, "token dim"]) -> Attended:
         """As many tokens as came in; zeros fill the front up to a multiple of the landmarks."""
         num_tokens, dim = tokens.shape
-        padded = functional.pad(tokens, (0, 0, -num_tokens % self.num_landmarks, 0))
+        num_padding = -num_tokens % self.num_landmarks
+        padded = functional.pad(tokens, (0, 0, num_padding, 0))
         qkv = self.to_qkv(padded).reshape(len(padded), 3, self.num_heads, dim // self.num_heads)
         wide = torch.promote_types(qkv.dtype, torch.float32)
         query, key, value = qkv.to(wide).permute(1, 2, 0, 3)
         query = query * (dim // self.num_heads) ** -0.5
         with torch.autocast(tokens.device.type, enabled=False):  # the inverse needs the digits
-            mixed = landmark_attention(query, key, value, self.num_landmarks, self.iterations)
+            weights = landmark_weights(query, key, self.num_landmarks, self.iterations)
+            mixed = weights.mix(value)
+            first_weights = weights.of_token(num_padding).detach()
         mixed = mixed + self.residual(value[None])[0]
-        merged = mixed.transpose(0, 1).reshape(len(padded), dim)
-        return self.to_out(merged)[len(padded) - num_tokens :]
+        merged = self.to_out(mixed.transpose(0, 1).reshape(len(padded), dim))
+        return Attended(merged[num_padding:], first_weights[num_padding:])

@@ -15,22 +15,39 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
+class Occupancy:
+    """The cells that patches lie in."""
+
+    cells: Int[Tensor, "cell 2"]  # distinct (column, row)
+    cell_of_patch: Int[Tensor, " patch"]
+    counts: Int[Tensor, " cell"]  # patches in each cell
+
+    @classmethod
+    def of(cls, positions: Int[Tensor, "patch 2"]) -> Occupancy:
+        """The occupancy of patches in those cells."""
+        return cls(*torch.unique(positions, dim=0, return_inverse=True, return_counts=True))
+
+    def average(self, features: Float[Tensor, "patch feature"]) -> SparseMap:
+        """The map of those features: patches that share a cell are averaged."""
+        sums = features.new_zeros(len(self.cells), features.shape[1])
+        sums = sums.index_add(0, self.cell_of_patch, features)
+        return SparseMap(self.cells, sums / self.counts[:, None].to(sums.dtype))
+
+    def shares(self) -> Float[Tensor, " patch"]:
+        """Each patch's share in a mean over cells; they sum to 1."""
+        return 1 / (len(self.cells) * self.counts[self.cell_of_patch].float())
+
+
+@dataclass(frozen=True)
 class SparseMap:
     """Distinct cells (column, row) and the feature row of each."""
 
     cells: Int[Tensor, "cell 2"]
     features: Float[Tensor, "cell feature"]
 
-
-def scatter_mean(
-    positions: Int[Tensor, "patch 2"], features: Float[Tensor, "patch feature"]
-) -> SparseMap:
-    """The SparseMap of the patches: one row per occupied cell, patches that share it averaged."""
-    cells, cell_of_patch, counts = torch.unique(
-        positions, dim=0, return_inverse=True, return_counts=True
-    )
-    sums = features.new_zeros(len(cells), features.shape[1]).index_add(0, cell_of_patch, features)
-    return SparseMap(cells, sums / counts[:, None].to(sums.dtype))
+    def relu(self) -> SparseMap:
+        """The map with negative features set to zero."""
+        return SparseMap(self.cells, self.features.relu())
 
 
 def neighbour_rows(
