@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import h5py
@@ -17,11 +18,16 @@ def array_hash(values: np.ndarray) -> str:
 
 
 def metadata_hash(file: h5py.File) -> str:
-    """The SHA-256 of all names, shapes, types and attributes of a file, features unread."""
-    found: dict[str, Any] = {"/": _attributes(file)}
+    """The SHA-256 of all names, shapes, types and attributes of a file, features unread.
+
+    Strings meant for other tools only are left out: HDF5 keeps them in a heap without checksums,
+    and may loop for ever when it reads a damaged one.
+    """
+    found: dict[str, Any] = {"/": read_attributes(file)}
+    found["/"].pop("metadata_sha256", None)
 
     def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
-        found[name] = _attributes(item)
+        found[name] = read_attributes(item)
         if isinstance(item, h5py.Dataset):
             found[name]["array"] = [list(item.shape), item.dtype.str]
 
@@ -29,12 +35,34 @@ def metadata_hash(file: h5py.File) -> str:
     return hash_of(found)
 
 
-def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, Any]:
-    values = {name: value for name, value in item.attrs.items() if name != "metadata_sha256"}
-    return {name: _plain(value) for name, value in values.items()}
+def put_attributes(item: h5py.Group | h5py.Dataset, values: Mapping[str, Any]) -> None:
+    """Write attributes; strings and lists of strings with a fixed length, outside that heap."""
+    for name, value in values.items():
+        if isinstance(value, str):
+            data = value.encode()
+            dtype = h5py.string_dtype("utf-8", max(1, len(data)))
+            item.attrs.create(name, np.array(data, dtype=dtype), dtype=dtype)
+        elif isinstance(value, list):
+            data = [text.encode() for text in value]
+            dtype = h5py.string_dtype("utf-8", max(map(len, data)))
+            item.attrs.create(name, np.array(data, dtype=dtype), dtype=dtype)
+        else:
+            item.attrs[name] = value
+
+
+def read_attributes(item: h5py.Group | h5py.Dataset) -> dict[str, Any]:
+    """All attributes as plain Python values, other tools' strings left out."""
+    found = {}
+    for name in item.attrs:
+        kind = h5py.check_string_dtype(item.attrs.get_id(name).dtype)
+        if kind is None or kind.length is not None:
+            found[name] = _plain(item.attrs[name])
+    return found
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return value if isinstance(value, (list, bool, int, float)) else str(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    return value.item() if isinstance(value, np.generic) else value

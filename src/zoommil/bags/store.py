@@ -28,7 +28,7 @@ import numpy as np
 
 from zoommil.bags.bag import Bag, StepInfo, find_steps
 from zoommil.bags.checks import as_storage, check_storage_type, count_ratios, select_ratios
-from zoommil.bags.integrity import array_hash, metadata_hash
+from zoommil.bags.integrity import array_hash, metadata_hash, put_attributes, read_attributes
 from zoommil.errors import BagError
 from zoommil.files import atomic_path, canonical_json
 from zoommil.units import magnification_of, nominal_magnification
@@ -83,15 +83,15 @@ def write_bag(bag: Bag, path: Path | str, dtype: str | None = None) -> None:
         h5py.File(
             temporary,
             "w",
-            libver=("earliest", "v108"),
+            libver=("v110", "v110"),
             alignment_threshold=1,
             alignment_interval=_ALIGNMENT,
         ) as file,
     ):
-        file.attrs.update(attributes)
+        put_attributes(file, attributes)
         for step, rows in enumerate(features):
             _write_step(file.create_group(attributes["steps"][step]), bag, step, rows)
-        file.attrs["metadata_sha256"] = metadata_hash(file)
+        put_attributes(file, {"metadata_sha256": metadata_hash(file)})
 
 
 def read_bag(
@@ -112,7 +112,7 @@ def read_bag(
         provenance = header.provenance
         if chosen != list(range(len(header.groups))):
             provenance = {**provenance, "selected_steps": chosen}
-        level0 = {name: _plain(value) for name, value in file.attrs.items()}
+        level0 = read_attributes(file)
         steps_found = [_read_info(group) for group in groups] if header.magnifications else None
         features = [_read(group["features"]) for group in groups]
         coords, valid = _read_all(groups, "coords"), _read_all(groups, "valid")
@@ -208,8 +208,7 @@ def _write_step(group: h5py.Group, bag: Bag, step: int, features: np.ndarray) ->
         return
     if info.rows_columns is not None:
         _write(group, "rows_columns", info.rows_columns)
-    for name in _INFO_ATTRIBUTES:
-        group.attrs[name] = getattr(info, name)
+    put_attributes(group, {name: getattr(info, name) for name in _INFO_ATTRIBUTES})
     written["features"].attrs["encoder"] = info.encoder
     if "coords" in written:
         written["coords"].attrs.update(trident_attributes(bag, step))
@@ -249,7 +248,7 @@ _INFO_ATTRIBUTES = (
 
 def _write(group: h5py.Group, name: str, values: np.ndarray) -> h5py.Dataset:
     dataset = group.create_dataset(name, data=values, track_times=False)
-    dataset.attrs["sha256"] = array_hash(values)
+    put_attributes(dataset, {"sha256": array_hash(values)})
     return dataset
 
 
@@ -271,18 +270,19 @@ def _open(path: Path | str) -> Iterator[h5py.File]:
 
 
 def _check_format(file: h5py.File, path: Path | str) -> None:
-    if file.attrs.get("format") != FORMAT:
+    attributes = read_attributes(file)
+    if attributes.get("format") != FORMAT:
         raise BagError(
             f"{str(path)!r} is an HDF5 file but not a bag. Import other tools' features with "
             "zoommil convert."
         )
-    version = int(file.attrs["version"])
+    version = int(attributes["version"])
     if version != VERSION:
         raise BagError(
             f"{str(path)!r} is a bag file of version {version}; this zoommil reads version "
             f"{VERSION}. Install the zoommil that wrote it, or extract again."
         )
-    if file.attrs["metadata_sha256"] != metadata_hash(file):
+    if attributes["metadata_sha256"] != metadata_hash(file):
         raise BagError(
             f"{str(path)!r} is damaged: its description does not match its checksum. "
             "Delete it and run zoommil extract again."
@@ -290,23 +290,23 @@ def _check_format(file: h5py.File, path: Path | str) -> None:
 
 
 def _header(file: h5py.File) -> BagHeader:
-    groups = tuple(str(name) for name in file.attrs["steps"])
+    attributes = read_attributes(file)
+    groups = tuple(attributes["steps"])
     shapes = [file[name]["features"].shape for name in groups]
     counts = tuple(shape[0] for shape in shapes)
     magnifications = None
-    if file.attrs["has_geometry"]:
+    if attributes["has_geometry"]:
         magnifications = tuple(float(file[name].attrs["magnification"]) for name in groups)
-    slide_id = str(file.attrs["slide_id"])
     return BagHeader(
-        slide_id=slide_id,
-        key=str(file.attrs["key"]),
-        provenance=json.loads(file.attrs["provenance"]),
-        dtype=str(file.attrs["dtype"]),
+        slide_id=attributes["slide_id"],
+        key=attributes["key"],
+        provenance=json.loads(attributes["provenance"]),
+        dtype=attributes["dtype"],
         groups=groups,
         magnifications=magnifications,
         counts=counts,
         widths=tuple(shape[1] for shape in shapes),
-        ratios=count_ratios(counts, slide_id),
+        ratios=count_ratios(counts, attributes["slide_id"]),
     )
 
 
@@ -316,7 +316,9 @@ def _chosen_steps(
     number = len(header.groups)
     if magnifications is not None:
         if header.magnifications is None:
-            raise BagError(f"bag {header.slide_id!r} has no magnifications. Pass steps=... by index.")
+            raise BagError(
+                f"bag {header.slide_id!r} has no magnifications. Pass steps=... by index."
+            )
         steps = find_steps(header.magnifications, magnifications)
     if steps is None:
         return list(range(number))
@@ -326,7 +328,8 @@ def _chosen_steps(
 
 
 def _read_info(group: h5py.Group) -> StepInfo:
-    values = {name: _plain(group.attrs[name]) for name in _INFO_ATTRIBUTES}
+    attributes = read_attributes(group)
+    values = {name: attributes[name] for name in _INFO_ATTRIBUTES}
     grid = _read(group["rows_columns"]) if "rows_columns" in group else None
     return StepInfo(**values, rows_columns=grid)
 
@@ -339,16 +342,12 @@ def _read_all(groups: Sequence[h5py.Group], name: str) -> list[np.ndarray] | Non
 
 def _read(dataset: h5py.Dataset) -> np.ndarray:
     values = dataset[()]
-    if dataset.attrs["sha256"] != array_hash(values):
+    if read_attributes(dataset)["sha256"] != array_hash(values):
         raise BagError(
             f"{dataset.file.filename!r} is damaged: {dataset.name} does not match its checksum. "
             "Delete it and run zoommil extract again."
         )
     return values
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _whole(value: float) -> int | float:
