@@ -29,8 +29,8 @@ class GlandStyle:
     scattered: float  # 0: nuclei stand at the base, 1: anywhere in the epithelium
 
 
-NORMAL_GLANDS = GlandStyle((30.0, 56.0), 11.0, 23.0, 0.55, 1.5, 7.2, 0.25)
-CROWDED_GLANDS = GlandStyle((34.0, 66.0), 4.0, 31.0, 0.08, 1.9, 7.4, 0.85)
+NORMAL_GLANDS = GlandStyle((28.0, 50.0), 7.0, 24.0, 0.55, 1.7, 7.2, 0.25)
+CROWDED_GLANDS = GlandStyle((30.0, 60.0), 2.0, 30.0, 0.08, 2.1, 7.4, 0.85)
 
 
 @dataclass(frozen=True)
@@ -106,19 +106,26 @@ def _place(
 ) -> list[tuple[float, float, float]]:
     """Circles that do not touch on the torus, the larger ones placed first."""
     low, high = style.radius_um
-    num_tries = int(12 * (side_um / (low + high)) ** 2)
+    num_tries = int(40 * (side_um / (low + high)) ** 2)
     radii = np.sort(generator.uniform(low, high, num_tries))[::-1]
-    points = generator.uniform(0.0, side_um, (num_tries, 2))
-    kept = np.zeros((num_tries, 3))
-    count = 0
-    for point, radius in zip(points, radii, strict=True):
-        apart = np.abs(kept[:count, :2] - point)
-        apart = np.minimum(apart, side_um - apart)
-        need = kept[:count, 2] + radius + style.gap_um
-        if not count or (np.hypot(apart[:, 0], apart[:, 1]) > need).all():
-            kept[count] = (*point, radius)
-            count += 1
-    return [(float(x), float(y), float(r)) for x, y, r in kept[:count]]
+    tries = np.column_stack([generator.uniform(0.0, side_um, (num_tries, 2)), radii])
+    kept = np.zeros((0, 3))
+    for part in np.array_split(tries, max(1, num_tries // 64)):
+        free = part[~_touches(part, kept, side_um, style.gap_um).any(1)]
+        accepted = np.zeros((0, 3))
+        for circle in free[:, None]:
+            if not _touches(circle, accepted, side_um, style.gap_um).any():
+                accepted = np.concatenate([accepted, circle])
+        kept = np.concatenate([kept, accepted])
+    return [(float(x), float(y), float(r)) for x, y, r in kept]
+
+
+def _touches(some: np.ndarray, others: np.ndarray, side_um: float, gap_um: float) -> np.ndarray:
+    """Which circles of two lists overlap on the torus."""
+    apart = np.abs(some[:, None, :2] - others[None, :, :2])
+    apart = np.minimum(apart, side_um - apart)
+    need = some[:, None, 2] + others[None, :, 2] + gap_um
+    return (apart**2).sum(-1) <= need**2
 
 
 def _draw_gland(
@@ -142,7 +149,7 @@ def _draw_gland(
     texture = grain[where]
     cover = np.clip(depth / np.float32(1.6 * mpp**0.5) + 0.5, 0, 1)
     lumen = np.clip((depth - lumen_um + texture * 1.2) / np.float32(2.2), 0, 1)
-    mucin = np.float32(generator.uniform(0.0, 0.16) if generator.random() < 0.5 else 0.0)
+    mucin = np.float32(generator.uniform(0.02, 0.2) if generator.random() < 0.7 else 0.0)
     cell_h = 0.24 + 0.035 * texture + 0.05 * np.clip(1 - depth / 12, 0, 1)
     cell_e = 0.36 + 0.04 * texture
     rim = np.exp(-(((depth - 1.5) / 2.0) ** 2))
@@ -177,10 +184,9 @@ class _Outline:
         return _Outline(radius_um, amplitudes, phases, squeeze, angle)
 
     def radius_at(self, turn: np.ndarray) -> np.ndarray:
-        bumps = sum(
-            np.float32(a) * np.cos(np.float32(k) * turn + np.float32(p))
-            for k, a, p in zip((2, 3, 4, 6), self.amplitudes, self.phases, strict=True)
-        )
+        bumps = np.float32(self.amplitudes[0]) * np.cos(2 * turn + np.float32(self.phases[0]))
+        for order, amplitude, phase in zip((3, 4, 6), self.amplitudes[1:], self.phases[1:], strict=True):
+            bumps += np.float32(amplitude) * np.cos(order * turn + np.float32(phase))
         return np.float32(self.radius_um) * np.minimum(1 + bumps, np.float32(1.15))
 
     def depth(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -190,11 +196,12 @@ class _Outline:
         inside = self.radius_at(np.arctan2(across, along)) - distance
         return inside / np.float32(0.5 + 0.5 * self.squeeze)
 
-    def point(self, turn: float, depth_um: float) -> tuple[float, float]:
-        distance = float(self.radius_at(np.float32(turn))) - depth_um * (0.5 + 0.5 * self.squeeze)
+    def points(self, turn: np.ndarray, depth_um: np.ndarray) -> np.ndarray:
+        distance = self.radius_at(turn) - depth_um * (0.5 + 0.5 * self.squeeze)
+        distance = np.maximum(distance, 1.0)
         along, across = distance * np.cos(turn), distance * np.sin(turn) / self.squeeze
         cos, sin = np.cos(self.angle), np.sin(self.angle)
-        return along * cos - across * sin, along * sin + across * cos
+        return np.stack([along * cos - across * sin, along * sin + across * cos], -1)
 
 
 def _vacuoles(
@@ -208,9 +215,10 @@ def _vacuoles(
     pale = np.zeros((len(local), len(local)), np.float32)
     num = generator.poisson(style.goblets * 2 * np.pi * outline.radius_um / 11)
     step = local[1] - local[0]
-    for turn in generator.uniform(0, 2 * np.pi, num):
-        size = generator.uniform(3.5, 6.5)
-        x, y = outline.point(turn, lumen_um - generator.uniform(2.0, 8.0))
+    places = outline.points(
+        generator.uniform(0, 2 * np.pi, num), lumen_um - generator.uniform(2.0, 8.0, num)
+    )
+    for (x, y), size in zip(places, generator.uniform(3.5, 6.5, num), strict=True):
         reach = int(size / step) + 2
         column, row = round((x - local[0]) / step), round((y - local[0]) / step)
         rows = slice(max(0, row - reach), max(0, row + reach + 1))
@@ -230,20 +238,19 @@ def _line_with_nuclei(
     generator: np.random.Generator,
 ) -> None:
     """Note the nuclei of one gland: rows of cells along the outline, jittered, none too near."""
-    placed: list[tuple[float, float]] = []
     num_layers = max(1, int((lumen_um - 6) * style.scattered / 8) + 1)
+    spacing = style.nuclear_spacing_um
+    around = np.linspace(0, 2 * np.pi, 97)
     for layer in range(num_layers):
         depth = 6.5 + 8.0 * layer
-        length = 2 * np.pi * max(outline.radius_um - depth, 5.0) * (0.55 + 0.45 / outline.squeeze)
-        num = max(3, int(length / style.nuclear_spacing_um))
-        turns = (np.arange(num) + generator.uniform(-0.28, 0.28, num) + 0.5 * layer) / num
-        for turn in turns * 2 * np.pi:
-            x, y = outline.point(turn, depth + generator.normal(0.0, 1.2))
-            near = any((x - a) ** 2 + (y - b) ** 2 < 30.0 for a, b in placed)
-            if near:
-                continue
-            placed.append((x, y))
-            inner_x, inner_y = outline.point(turn, depth + 2.0)
-            angle = float(np.arctan2(inner_y - y, inner_x - x)) % np.pi
-            at_x, at_y = (center_um[0] + x) / canvas.mpp, (center_um[1] + y) / canvas.mpp
-            canvas.nuclei.append((at_x, at_y, angle, float(generator.random())))
+        ring = outline.points(around, np.full(97, depth))
+        length = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(ring, axis=0).T))])
+        num = max(3, int(length[-1] / spacing))
+        steps = np.arange(num) + generator.uniform(-0.28, 0.28, num) + 0.5 * (layer % 2)
+        turns = np.interp(steps % num * (length[-1] / num), length, around)
+        depths = depth + generator.normal(0.0, 1.2, num)
+        places, inner = outline.points(turns, depths), outline.points(turns, depths + 2.0)
+        angles = np.arctan2(*(inner - places).T[::-1]) % np.pi
+        at = (places + center_um) / canvas.mpp
+        luck = generator.random(num)
+        canvas.nuclei += zip(*at.T.tolist(), angles.tolist(), luck.tolist(), strict=True)

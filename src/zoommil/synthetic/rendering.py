@@ -238,9 +238,23 @@ def _crop(plane: np.ndarray, x: int, y: int, width: int, height: int) -> np.ndar
     x, y = x % side, y % side
     if x + width <= side and y + height <= side:
         return np.ascontiguousarray(plane[y : y + height, x : x + width])
-    rows = np.arange(y, y + height) % side
-    columns = np.arange(x, x + width) % side
-    return np.take(np.take(plane, rows, axis=0), columns, axis=1)
+    box = np.empty((height, width, *plane.shape[2:]), plane.dtype)
+    for top, bottom, row in _pieces(y, height, side):
+        for left, right, column in _pieces(x, width, side):
+            part = plane[row : row + bottom - top, column : column + right - left]
+            box[top:bottom, left:right] = part
+    return box
+
+
+def _pieces(start: int, length: int, side: int) -> list[tuple[int, int, int]]:
+    """Begin and end in the box, and begin in the period, of each uninterrupted piece."""
+    pieces, done = [], 0
+    while done < length:
+        at = (start + done) % side
+        size = min(side - at, length - done)
+        pieces.append((done, done + size, at))
+        done += size
+    return pieces
 
 
 def _add_noise(pixels: np.ndarray, scene: SlideScene, x: int, y: int) -> np.ndarray:

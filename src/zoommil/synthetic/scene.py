@@ -35,8 +35,8 @@ def stream_of(seed: int, name: str) -> np.random.Generator:
 def draw_plan(spec: SlideSpec, seed: int) -> SlidePlan:
     """The tissue and the places of foci and decoys. Does not look at the label."""
     maps = draw_tissue_maps(
-        spec.width_px * spec.mpp,
-        spec.height_px * spec.mpp,
+        spec.size_px[0] * spec.mpp,
+        spec.size_px[1] * spec.mpp,
         tissue=spec.tissue,
         glands=spec.glands,
         fat=spec.fat,

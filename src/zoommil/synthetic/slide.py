@@ -21,6 +21,7 @@ from zoommil.synthetic.scene import draw_plan, draw_scene
 from zoommil.synthetic.spec import SlideSpec
 from zoommil.synthetic.truth import SlideTruth, read_truth, truth_of
 from zoommil.synthetic.writer import PyramidWriter, encode_tile, level_layouts
+from zoommil.units import nominal_magnification
 
 __all__ = ["SlideSpec", "SlideTruth", "truth_path", "write_slide"]
 
@@ -94,11 +95,11 @@ def _write_pyramid(
     threads: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    levels = level_layouts(spec.width_px, spec.height_px, spec.downsamples, spec.tile_px)
+    levels = level_layouts(*spec.size_px, spec.downsamples, spec.tile_px)
     writer = PyramidWriter(stream, levels, spec.mpp, _descriptions(spec, key))
     glass = encode_tile(bare_glass(scene, spec.tile_px, spec.tile_px), spec.quality)
     strips = [_Strip(spec, scene, writer, index) for index in range(1, len(levels))]
-    columns, rows = -(-spec.width_px // spec.block_px), -(-spec.height_px // spec.block_px)
+    columns, rows = -(-spec.size_px[0] // spec.block_px), -(-spec.size_px[1] // spec.block_px)
     places = ((column, row) for row in range(rows) for column in range(columns))
     done = 0
     for block in _in_order(lambda place: _make_block(spec, scene, *place), places, threads):
@@ -120,7 +121,7 @@ def _make_block(spec: SlideSpec, scene: SlideScene, column: int, row: int) -> _B
 
     side, tile_px = spec.block_px, spec.tile_px
     left, top = column * side, row * side
-    right, bottom = min(left + side, spec.width_px), min(top + side, spec.height_px)
+    right, bottom = min(left + side, spec.size_px[0]), min(top + side, spec.size_px[1])
     corners = [(x, y) for y in range(top, bottom, tile_px) for x in range(left, right, tile_px)]
     tissue = [corner for corner in corners if has_tissue(scene, *corner, tile_px, tile_px)]
     tiles: list[tuple[int, int, bytes | None]]
@@ -164,7 +165,7 @@ class _Strip:
     ) -> None:
         self._spec, self._writer, self._index = spec, writer, index
         self._level = level_layouts(
-            spec.width_px, spec.height_px, spec.downsamples, spec.tile_px
+            spec.size_px[0], spec.size_px[1], spec.downsamples, spec.tile_px
         )[index]
         self._block_px = spec.block_px // self._level.downsample
         self._bare = bare_glass(scene, spec.tile_px, spec.tile_px)
@@ -245,13 +246,13 @@ def _single_threaded_cv2() -> Iterator[None]:
 def _descriptions(spec: SlideSpec, key: str) -> list[str]:
     """The ImageDescription of each level; Aperio's way for ``svs``."""
     texts = []
-    for level in level_layouts(spec.width_px, spec.height_px, spec.downsamples, spec.tile_px):
-        size = f"{spec.width_px}x{spec.height_px}"
+    for level in level_layouts(*spec.size_px, spec.downsamples, spec.tile_px):
+        size = f"{spec.size_px[0]}x{spec.size_px[1]}"
         tile = f"({spec.tile_px}x{spec.tile_px})"
         if spec.format == "tiff":
             texts.append(f"zoommil synthetic {key[:16]}" if level.downsample == 1 else "")
         elif level.downsample == 1:
-            magnification = 10.0 / spec.mpp
+            magnification = nominal_magnification(spec.mpp) or spec.magnification
             texts.append(
                 f"Aperio zoommil synthetic v{GENERATOR_VERSION}\r\n{size} [0,0 {size}] {tile} "
                 f"JPEG/RGB Q={spec.quality}|AppMag = {magnification:g}|MPP = {spec.mpp:.6g}"

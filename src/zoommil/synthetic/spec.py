@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from zoommil.units import mpp_of
+
 Label = Literal["normal", "low_grade", "high_grade", "tumor"]
+Side = Annotated[int, Field(ge=512, le=400_000)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 SMALLEST_BLOCK_PX = 512
@@ -19,9 +22,8 @@ class SlideSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    width_px: int = Field(default=16384, ge=512, le=400_000)
-    height_px: int = Field(default=16384, ge=512, le=400_000)
-    mpp: float = Field(default=1.0, ge=0.1, le=4.0)
+    size_px: tuple[Side, Side] = (16384, 16384)  # width, height
+    magnification: float = Field(default=10.0, ge=2.5, le=100.0)  # of level 0
     downsamples: tuple[int, ...] = (1, 4, 16)
     tile_px: int = Field(default=256, ge=64, le=1024, multiple_of=16)
     format: Literal["svs", "tiff"] = "svs"
@@ -45,7 +47,7 @@ class SlideSpec(BaseModel):
     class_visible_low: bool = False
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _fits_together(self) -> SlideSpec:
         if self.label not in self.classes:
             raise ValueError(f"label {self.label!r} is not one of the classes {self.classes}")
         first, *rest = self.downsamples or (0,)
@@ -61,6 +63,11 @@ class SlideSpec(BaseModel):
             if not 0 <= low <= high:
                 raise ValueError(f"{name} {low, high} must be a range")
         return self
+
+    @property
+    def mpp(self) -> float:
+        """Microns per pixel of level 0."""
+        return mpp_of(self.magnification)
 
     @property
     def block_px(self) -> int:

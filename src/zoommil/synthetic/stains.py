@@ -12,8 +12,8 @@ from jaxtyping import UInt8, UInt32
 
 DENSITY_PER_UNIT = 0.01
 
-_HEMATOXYLIN = (0.65, 0.70, 0.29)
-_EOSIN = (0.11, 0.96, 0.26)
+_HEMATOXYLIN = (0.63, 0.69, 0.36)
+_EOSIN = (0.14, 0.84, 0.48)
 
 
 @dataclass(frozen=True)

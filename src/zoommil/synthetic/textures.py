@@ -33,17 +33,16 @@ def draw_stroma(side_px: int, mpp: float, generator: np.random.Generator) -> Swa
     import cv2
 
     fine = periodic_noise(side_px, max(3.0 / mpp, 1.5), generator, stretch=9.0)
-    bundles = periodic_noise(side_px, 16.0 / mpp, generator, stretch=5.0)
-    mottle = periodic_noise(side_px, 60.0 / mpp, generator)
+    bundles = _slow_noise(side_px, 16.0 / mpp, generator, stretch=5.0)
+    mottle = _slow_noise(side_px, 60.0 / mpp, generator)
     clefts = np.clip(0.9 * bundles + 0.75 * fine - 1.75, 0, 0.8)
-    eosin = 0.44 + 0.085 * fine + 0.07 * bundles + 0.05 * mottle
-    hematoxylin = 0.06 + 0.018 * fine + 0.015 * mottle
-    open_tissue = np.clip(1.0 - 1.6 * clefts, 0.06, 1.0)
+    eosin = 0.40 + 0.075 * fine + 0.06 * bundles + 0.05 * mottle
+    hematoxylin = 0.07 + 0.02 * fine + 0.015 * mottle
+    open_tissue = np.clip(1.0 - 1.5 * clefts, 0.08, 1.0)
     eosin8 = np.clip(eosin * open_tissue * 100, 0, 255).astype(np.uint8)
     hematoxylin8 = np.clip(hematoxylin * open_tissue * 100, 0, 255).astype(np.uint8)
     _scatter_spindles(hematoxylin8, mpp, generator)
-    wave_um = 55.0
-    push = [periodic_noise(side_px, 300.0 / mpp, generator) * (wave_um / mpp) for _ in range(2)]
+    push = [_slow_noise(side_px, 420.0 / mpp, generator) * (42.0 / mpp) for _ in range(2)]
     axis = np.arange(side_px, dtype=np.float32)
     map_x = (axis[None, :] + push[0]) % side_px
     map_y = (axis[:, None] + push[1]) % side_px
@@ -57,21 +56,20 @@ def draw_stroma(side_px: int, mpp: float, generator: np.random.Generator) -> Swa
 def draw_lymphocytes(side_px: int, mpp: float, generator: np.random.Generator) -> RankedSwatch:
     """Round dark nuclei, packed as in a follicle, each with its own rank."""
     pictures = draw_nuclei(KINDS["lymphocyte"], mpp, generator)
-    rank_picture = np.ones((pictures.shape[2] + 2, pictures.shape[3] + 2), np.uint8)
     hematoxylin = np.zeros((side_px, side_px), np.uint8)
     rank = np.full((side_px, side_px), 255, np.uint8)
-    spacing_um = 7.6
-    per_side = int(side_px * mpp / spacing_um)
+    per_side = int(side_px * mpp / 7.4)
     step = side_px / per_side
     grid = (np.stack(np.meshgrid(np.arange(per_side), np.arange(per_side)), -1) + 0.5) * step
     points = grid.reshape(-1, 2) + generator.normal(0, 0.24 * step, (per_side**2, 2))
+    points = np.round(points).astype(int) % side_px
     shapes = generator.integers(0, len(pictures), per_side**2)
     turns = generator.integers(0, NUM_ANGLES, per_side**2)
-    ranks = generator.integers(1, 255, per_side**2)
-    for (x, y), shape, turn, own in zip(points, shapes, turns, ranks, strict=True):
-        at_x, at_y = round(x) % side_px, round(y) % side_px
-        paste_darkest(hematoxylin, pictures[shape, turn], at_x, at_y)
-        _set_rank(rank, rank_picture.shape[0], at_x, at_y, int(own))
+    ranks = np.sort(generator.integers(1, 255, per_side**2))[::-1].tolist()
+    order = generator.permutation(per_side**2).tolist()
+    for index, own in zip(order, ranks, strict=True):  # the first to be shown lies on top
+        picture = pictures[shapes[index], turns[index]]
+        _paste_on_top(hematoxylin, rank, picture, points[index], own)
     return RankedSwatch(hematoxylin, rank)
 
 
@@ -108,13 +106,39 @@ def draw_fat(side_px: int, mpp: float, generator: np.random.Generator) -> Swatch
     return Swatch(hematoxylin, eosin)
 
 
-def _set_rank(plane: np.ndarray, size: int, x: int, y: int, value: int) -> None:
-    side, half = plane.shape[0], size // 2
+def _slow_noise(
+    side_px: int, wavelength_px: float, generator: np.random.Generator, *, stretch: float = 1.0
+) -> np.ndarray:
+    """Periodic noise of long waves, made small and enlarged."""
+    import cv2
+
+    every = 1
+    while wavelength_px / every > 16 and side_px % (2 * every) == 0 and side_px // every > 128:
+        every *= 2
+    small = periodic_noise(side_px // every, wavelength_px / every, generator, stretch=stretch)
+    if every == 1:
+        return small
+    padded = np.pad(small, 2, mode="wrap")
+    size = padded.shape[0] * every
+    large = cv2.resize(padded, (size, size), interpolation=cv2.INTER_CUBIC)
+    return np.ascontiguousarray(large[2 * every : -2 * every, 2 * every : -2 * every])
+
+
+def _paste_on_top(
+    plane: np.ndarray, rank: np.ndarray, picture: np.ndarray, center: np.ndarray, own: int
+) -> None:
+    """Lay a nucleus over all that is there, and its rank with it; its soft rim only on nothing."""
+    side, half = plane.shape[0], picture.shape[0] // 2
+    x, y = int(center[0]), int(center[1])
     if half <= x < side - half and half <= y < side - half:
-        plane[y - half : y + half + 1, x - half : x + half + 1] = value
-        return
-    span = np.arange(-half, half + 1)
-    plane[np.ix_((y + span) % side, (x + span) % side)] = value
+        where = (slice(y - half, y + half + 1), slice(x - half, x + half + 1))
+    else:
+        span = np.arange(-half, half + 1)
+        where = np.ix_((y + span) % side, (x + span) % side)
+    below = rank[where]
+    is_own = (picture > 30) | ((picture > 0) & (below == 255))
+    plane[where] = np.where(is_own, picture, plane[where])
+    rank[where] = np.where(is_own, own, below)
 
 
 def _scatter_spindles(plane: np.ndarray, mpp: float, generator: np.random.Generator) -> None:

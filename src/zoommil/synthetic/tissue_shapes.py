@@ -54,16 +54,16 @@ def draw_tissue_maps(
     glandular = _share(noise(1700, 3) + 1.4 * mucosa, inside, glands, 0.45)
     fatty = _share(noise(1600, 3) - 1.5 * glandular, inside, fat, 0.12)
     patches = _share(noise(620, 2), inside, lymphocytes, 0.25)
-    sparse = 0.05 + 0.05 * glandular + 0.06 * smooth_step(noise(400), 0.3, 2.0)
+    sparse = 0.04 + 0.16 * glandular + 0.08 * smooth_step(noise(400), 0.3, 2.0)
     sway = np.stack([noise(900), noise(900)], -1) * np.float32(26.0)
     return TissueMaps(
         um_per_px=um_per_px,
         depth_um=depth_um,
-        glands=as_bytes(glandular * 0.85),
+        glands=as_bytes(glandular * 0.95),
         fat=as_bytes(fatty),
         lymphocytes=as_bytes(np.maximum(patches * 0.85, sparse) * (1 - fatty)),
         hematoxylin_tint=as_bytes((1 + 0.07 * noise(1300, 2)) * (128 / 255)),
-        eosin_tint=as_bytes((1 + 0.08 * noise(1100, 2) - 0.25 * glandular) * (128 / 255)),
+        eosin_tint=as_bytes((1 + 0.13 * noise(1500, 3) - 0.3 * glandular) * (128 / 255)),
         sway_um=sway,
     )
 

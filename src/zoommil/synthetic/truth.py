@@ -46,8 +46,7 @@ class SlideTruth:
     """What is known of a synthetic slide: its label and its places."""
 
     label: str
-    width_px: int
-    height_px: int
+    size_px: tuple[int, int]
     mpp: float
     polygons: tuple[TruthPolygon, ...]
 
@@ -67,8 +66,7 @@ class SlideTruth:
             "type": "FeatureCollection",
             "properties": {
                 "label": self.label,
-                "width_px": self.width_px,
-                "height_px": self.height_px,
+                "size_px": list(self.size_px),
                 "mpp": self.mpp,
             },
             "features": [_feature(polygon) for polygon in self.polygons],
@@ -82,7 +80,7 @@ def truth_of(spec: SlideSpec, plan: SlidePlan) -> SlideTruth:
         TruthPolygon(focus_name if region.is_focus else DECOY, region.outline_um / spec.mpp)
         for region in plan.regions
     )
-    return SlideTruth(spec.label, spec.width_px, spec.height_px, spec.mpp, polygons)
+    return SlideTruth(spec.label, spec.size_px, spec.mpp, polygons)
 
 
 def read_truth(value: dict[str, Any]) -> SlideTruth:
@@ -95,9 +93,8 @@ def read_truth(value: dict[str, Any]) -> SlideTruth:
         )
         for feature in value["features"]
     )
-    return SlideTruth(
-        about["label"], about["width_px"], about["height_px"], about["mpp"], polygons
-    )
+    width, height = about["size_px"]
+    return SlideTruth(about["label"], (width, height), about["mpp"], polygons)
 
 
 def _feature(polygon: TruthPolygon) -> dict[str, Any]:
