@@ -1,7 +1,8 @@
-"""Row 1, slides: a rectangle of any level comes in, its pixels go out, put together from blocks.
+"""Row 1, slides: a rectangle of any level comes in, its pixels go out.
 
-Blocks of stored levels come from the reader; blocks of virtual levels are halved from four blocks
-of the next finer level, recursively and depth first, so memory stays bounded however far down.
+Readers that decode single blocks have their rectangles put together from cached blocks; readers
+that cut any box out of a level themselves are asked for the box. Virtual levels are halved from
+the next finer level, recursively and piece by piece, so memory stays bounded however far down.
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ from zoommil.slides.resampling import halved
 from zoommil.slides.statistics import ReadCounter
 
 WHITE = 255
-_MAX_RUN_PIXELS = 1 << 22  # the largest rectangle of blocks a reader is asked for at once
+_MOST_PIXELS_AT_ONCE = 1 << 22  # in one call of a reader, and in one piece to be halved
 
 Key = tuple[int, int, int]
+Box = tuple[int, int, int, int]
 
 
 class BlockSource(Protocol):
     """What a mosaic needs of a reader (see ``slide.Slide`` for the contract)."""
 
-    def _read_blocks(
-        self, level: Level, columns: range, rows: range
+    def _reads_boxes(self, level: Level) -> bool: ...
+
+    def _read_box(
+        self, level: Level, x: int, y: int, width: int, height: int
+    ) -> UInt8[np.ndarray, "height width 3"]: ...
+
+    def _read_block(
+        self, level: Level, column: int, row: int
     ) -> UInt8[np.ndarray, "height width 3"]: ...
 
     def _read_halved_block(
@@ -66,60 +74,72 @@ class BlockMosaic:
         right, bottom = min(x + width, level.width), min(y + height, level.height)
         if left >= right or top >= bottom:
             return np.full((height, width, 3), WHITE, np.uint8)
+        box = (left, top, right - left, bottom - top)
+        if self._source._reads_boxes(level):
+            inside = self._cut_out(index, *box)
+        else:
+            inside = self._put_together(index, box, keep)
+        if box == (x, y, width, height):
+            return inside
+        region = np.full((height, width, 3), WHITE, np.uint8)
+        region[top - y : bottom - y, left - x : right - x] = inside
+        return region
+
+    def _cut_out(self, index: int, x: int, y: int, width: int, height: int) -> np.ndarray:
+        """A box inside a level, from a reader that reads boxes."""
+        level = self._pyramid[index]
+        num_pixels = width * height * (4 if level.is_virtual else 1)
+        if num_pixels > _MOST_PIXELS_AT_ONCE and max(width, height) > 1:
+            if width >= height:
+                half = width // 2
+                left = self._cut_out(index, x, y, half, height)
+                right = self._cut_out(index, x + half, y, width - half, height)
+                return np.concatenate([left, right], axis=1)
+            half = height // 2
+            upper = self._cut_out(index, x, y, width, half)
+            lower = self._cut_out(index, x, y + half, width, height - half)
+            return np.concatenate([upper, lower])
+        if level.is_virtual:
+            return halved(self.region(index - 1, 2 * x, 2 * y, 2 * width, 2 * height))
+        pixels = self._source._read_box(level, x, y, width, height)
+        columns = (x + width - 1) // level.block_width - x // level.block_width + 1
+        rows = (y + height - 1) // level.block_height - y // level.block_height + 1
+        self._counter.add_decoded(level.stored_index, columns * rows, width * height)
+        return pixels
+
+    def _put_together(self, index: int, box: Box, keep: bool) -> np.ndarray:
+        """A box inside a level, from blocks."""
+        level = self._pyramid[index]
+        x, y, width, height = box
         keys = [
             (index, column, row)
-            for row in range(top // level.block_height, -(-bottom // level.block_height))
-            for column in range(left // level.block_width, -(-right // level.block_width))
+            for row in range(y // level.block_height, -(-(y + height) // level.block_height))
+            for column in range(x // level.block_width, -(-(x + width) // level.block_width))
         ]
         blocks = self._cache.fetch(keys, self._produce, keep=keep)
-        if len(keys) == 1 and (right - left, bottom - top) == (width, height):
-            start_x = left - keys[0][1] * level.block_width
-            start_y = top - keys[0][2] * level.block_height
+        if len(keys) == 1:
+            start_x = x - keys[0][1] * level.block_width
+            start_y = y - keys[0][2] * level.block_height
             return blocks[keys[0]][start_y : start_y + height, start_x : start_x + width]
-        is_inside = (left, top, right, bottom) == (x, y, x + width, y + height)
         region = np.empty((height, width, 3), np.uint8)
-        if not is_inside:
-            region.fill(WHITE)
         for key in keys:
             _paste(region, (x, y), blocks[key], level, key)
         return region
 
     def _produce(self, keys: list[Key]) -> dict[Key, np.ndarray]:
-        index = keys[0][0]
-        level = self._pyramid[index]
-        if level.is_virtual:
-            return {key: self._halved_block(*key) for key in keys}
-        blocks: dict[Key, np.ndarray] = {}
-        cells = [(column, row) for _, column, row in keys]
-        most = max(1, _MAX_RUN_PIXELS // (level.block_width * level.block_height))
-        for columns, rows in rectangles(cells, most):
-            blocks.update(self._stored_blocks(index, columns, rows))
-        return blocks
+        return {key: self._block(*key) for key in keys}
 
-    def _stored_blocks(self, index: int, columns: range, rows: range) -> dict[Key, np.ndarray]:
+    def _block(self, index: int, column: int, row: int) -> np.ndarray:
         level = self._pyramid[index]
-        picture = self._source._read_blocks(level, columns, rows)
-        self._counter.add_decoded(
-            level.stored_index, len(columns) * len(rows), picture.shape[0] * picture.shape[1]
-        )
-        if len(columns) == len(rows) == 1:
-            return {(index, columns[0], rows[0]): picture}
-        blocks = {}
-        for row in rows:
-            for column in columns:
-                width, height = level.block_size(column, row)
-                start_x = (column - columns[0]) * level.block_width
-                start_y = (row - rows[0]) * level.block_height
-                part = picture[start_y : start_y + height, start_x : start_x + width]
-                blocks[index, column, row] = part.copy()
-        return blocks
-
-    def _halved_block(self, index: int, column: int, row: int) -> np.ndarray:
-        level = self._pyramid[index]
+        width, height = level.block_size(column, row)
+        if not level.is_virtual:
+            block = self._source._read_block(level, column, row)
+            assert block.shape == (height, width, 3), "a reader must give blocks of their size"
+            self._counter.add_decoded(level.stored_index, 1, width * height)
+            return block
         block = self._source._read_halved_block(level, column, row)
         if block is not None:
             return block
-        width, height = level.block_size(column, row)
         finer = self.region(
             index - 1,
             2 * column * level.block_width,
@@ -144,26 +164,3 @@ def _paste(
     region[top:bottom, left:right] = block[
         top - offset_y : bottom - offset_y, left - offset_x : right - offset_x
     ]
-
-
-def rectangles(cells: Sequence[tuple[int, int]], most_cells: int) -> list[tuple[range, range]]:
-    """Rectangles (columns, rows) of at most ``most_cells`` that together cover exactly the cells.
-
-    The cells are (column, row), in row-major order. Runs of one row are joined with equal runs of
-    the rows below.
-    """
-    runs: list[tuple[int, int, int]] = []  # first column, end, row
-    for column, row in cells:
-        if runs and runs[-1][1:] == (column, row) and column - runs[-1][0] < most_cells:
-            runs[-1] = (runs[-1][0], column + 1, row)
-        else:
-            runs.append((column, column + 1, row))
-    joined: dict[tuple[int, int], list[range]] = {}
-    for start, end, row in runs:
-        strips = joined.setdefault((start, end), [])
-        fits = strips and (len(strips[-1]) + 1) * (end - start) <= most_cells
-        if fits and strips[-1].stop == row:
-            strips[-1] = range(strips[-1].start, row + 1)
-        else:
-            strips.append(range(row, row + 1))
-    return [(range(start, end), rows) for (start, end), strips in joined.items() for rows in strips]

@@ -53,7 +53,7 @@ class OpenSlideSlide(Slide):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
         """The open slide of a path. Raises SlideError where OpenSlide cannot open it."""
-        handle = _open_handle(source)
+        handle = _open_handle(source, cache_bytes)
         try:
             return cls(source, handle, mpp, scale, cache_bytes)
         except BaseException:
@@ -83,37 +83,26 @@ class OpenSlideSlide(Slide):
         self._handle: openslide.OpenSlide | None = handle
         self._handle_lock = threading.Lock()
         self._steps = [float(downsample) for downsample in handle.level_downsamples]
+        self._tile_cache_bytes = cache_bytes
         super().__init__(path, content, scale=scale, cache_bytes=cache_bytes)
+
+    def _reads_boxes(self, level: Level) -> bool:
+        """Whether the level's pixels do not depend on where a call begins.
+
+        At a downsample such as 4.0003 OpenSlide blends neighbours by the fraction left over of the
+        level-0 corner. Such a level is read in blocks that always begin at the same places.
+        """
+        return self._steps[level.stored_index].is_integer()
 
     def _read_block(
         self, level: Level, column: int, row: int
     ) -> UInt8[np.ndarray, "height width 3"]:
-        return self._decode(level, range(column, column + 1), range(row, row + 1))
+        x, y = column * level.block_width, row * level.block_height
+        return self._read_box(level, x, y, *level.block_size(column, row))
 
-    def _read_blocks(
-        self, level: Level, columns: range, rows: range
+    def _read_box(
+        self, level: Level, x: int, y: int, width: int, height: int
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Several blocks in one call, where their corners are whole level-0 pixels.
-
-        At a downsample such as 4.0003 OpenSlide blends neighbours by the fraction left over, which
-        depends on where a call begins: there each block is its own call, always at the same place.
-        """
-        is_single = len(columns) * len(rows) == 1
-        if not is_single and not self._steps[level.stored_index].is_integer():
-            return super()._read_blocks(level, columns, rows)
-        try:
-            return self._decode(level, columns, rows)
-        except SlideReadError:
-            if is_single:
-                raise
-            return super()._read_blocks(level, columns, rows)  # so that the error names one block
-
-    def _decode(
-        self, level: Level, columns: range, rows: range
-    ) -> UInt8[np.ndarray, "height width 3"]:
-        x, y = columns[0] * level.block_width, rows[0] * level.block_height
-        width = min(level.width, columns[-1] * level.block_width + level.block_width) - x
-        height = min(level.height, rows[-1] * level.block_height + level.block_height) - y
         step = self._steps[level.stored_index]
         location = (math.floor(x * step + 0.5), math.floor(y * step + 0.5))
         picture = self._read_region(location, level.stored_index, (width, height))
@@ -133,11 +122,11 @@ class OpenSlideSlide(Slide):
         except openslide.OpenSlideError:
             pass
         try:
-            fresh = _open_handle(self._file())
+            fresh = _open_handle(self._file(), self._tile_cache_bytes)
             picture = fresh.read_region(location, index, size)
         except (openslide.OpenSlideError, SlideError) as error:
             with contextlib.suppress(SlideError):
-                self._replace_handle(handle, _open_handle(self._file()))
+                self._replace_handle(handle, _open_handle(self._file(), self._tile_cache_bytes))
             raise SlideReadError(
                 f"{self.name!r}, level {index}: the box (x {location[0]}, y {location[1]}, "
                 f"{size[0]} x {size[1]} px) cannot be decoded: {_reason(error)}. "
@@ -163,9 +152,11 @@ class OpenSlideSlide(Slide):
         self._handle = None  # closes when the last thread that still reads from it is done
 
 
-def _open_handle(path: Path) -> openslide.OpenSlide:
+def _open_handle(path: Path, cache_bytes: int) -> openslide.OpenSlide:
     try:
-        return openslide.OpenSlide(str(path))
+        handle = openslide.OpenSlide(str(path))
+        handle.set_cache(openslide.OpenSlideCache(cache_bytes))
+        return handle
     except (openslide.OpenSlideError, OSError) as error:
         raise SlideError(
             f"{path.name!r} cannot be opened as a slide: {_reason(error)}. "

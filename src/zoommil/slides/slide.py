@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 Scale = Literal["physical", "nominal"]
 
-DEFAULT_CACHE_BYTES = 96 << 20
+DEFAULT_CACHE_BYTES = 64 << 20
 FINEST_UPSAMPLING = 1.1
 MAX_READ_PIXELS = 1 << 28  # 0.8 GB of RGB in one read
 _CHUNK_PX = 1024
@@ -75,8 +75,8 @@ class Slide(ABC):
 
     A subclass sets ``reader`` and implements :meth:`can_open`, :meth:`open`, :meth:`_read_block`,
     :meth:`_fingerprint` and, where it holds something, :meth:`_release`. It may override
-    :meth:`_read_blocks` (several blocks in one go) and :meth:`_read_halved_block` (a block decoded
-    at a fraction of its size).
+    :meth:`_reads_boxes` and :meth:`_read_box` (any box instead of blocks) and
+    :meth:`_read_halved_block` (a block decoded at a fraction of its size).
     """
 
     reader: ClassVar[str]
@@ -140,16 +140,19 @@ class Slide(ABC):
             SlideReadError: it cannot be decoded; names slide, level and box.
         """
 
-    def _read_blocks(
-        self, level: Level, columns: range, rows: range
+    def _reads_boxes(self, level: Level) -> bool:  # noqa: ARG002
+        """Whether :meth:`_read_box` is to be used for this stored level (and those halved from it).
+
+        For readers that cut any box out of a level at no more than its own cost, with the pixels
+        that do not depend on where the box begins. Blocks and their cache are then not used.
+        """
+        return False
+
+    def _read_box(
+        self, level: Level, x: int, y: int, width: int, height: int
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Decode a rectangle of blocks: the same pixels as block by block, perhaps sooner."""
-        return np.concatenate(
-            [
-                np.concatenate([self._read_block(level, column, row) for column in columns], axis=1)
-                for row in rows
-            ]
-        )
+        """Decode any box inside a stored level, in its pixels. Raises SlideReadError."""
+        raise NotImplementedError
 
     def _read_halved_block(
         self,
@@ -212,7 +215,6 @@ class Slide(ABC):
             for left in range(0, width, _CHUNK_PX):
                 part = pixels[top : top + _CHUNK_PX, left : left + _CHUNK_PX]
                 self._sample_into(part, corner[0] + left, corner[1] + top, downsample)
-        self._counter.add_returned(width * height)
         return pixels
 
     def read_boxes(
@@ -340,6 +342,13 @@ class Slide(ABC):
         rows = sample_axis(corner_y, pixels.shape[0], scale_y, nearest=nearest)
         region = self._mosaic.region(index, columns.first, rows.first, columns.length, rows.length)
         pixels[...] = resample(region, rows, columns)
+        level = self._pyramid[index]
+        num_read = _overlap(columns.first, columns.length, level.width) * _overlap(
+            rows.first, rows.length, level.height
+        )
+        self._counter.add_read(
+            level.stored_index, num_read * 4**level.halvings, pixels.shape[0] * pixels.shape[1]
+        )
 
     def _checked_size(self, width: int, height: int) -> tuple[int, int]:
         if self._is_closed:
@@ -388,6 +397,11 @@ class Slide(ABC):
 
 def _scales(level: Level, downsample: float) -> tuple[float, float]:
     return downsample / level.downsample_x, downsample / level.downsample_y
+
+
+def _overlap(first: int, length: int, side: int) -> int:
+    """How many of ``length`` pixels from ``first`` on lie inside a side."""
+    return max(0, min(first + length, side) - max(first, 0))
 
 
 def _clipped(

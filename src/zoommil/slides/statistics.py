@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 CHANNELS = 3
 
 
 @dataclass(frozen=True)
 class LevelReads:
-    """What was decoded of one level stored in the file."""
+    """What was read of one level stored in the file.
 
-    blocks: int = 0
-    pixels: int = 0
+    ``pixels_read`` are the pixels that went into results: they depend on the boxes read alone.
+    ``blocks_decoded`` and ``pixels_decoded`` are the work done, which caches make less.
+    """
+
+    pixels_read: int = 0
+    blocks_decoded: int = 0
+    pixels_decoded: int = 0
+
+    def __sub__(self, earlier: LevelReads) -> LevelReads:
+        """What was read between two moments."""
+        return LevelReads(
+            self.pixels_read - earlier.pixels_read,
+            self.blocks_decoded - earlier.blocks_decoded,
+            self.pixels_decoded - earlier.pixels_decoded,
+        )
 
 
 @dataclass(frozen=True)
 class ReadStatistics:
     """Everything read from a slide since it was opened; the difference of two is a stage's share.
 
-    ``pixels_returned`` went to callers, ``pixels_decoded`` came out of the file's own levels
-    (cached blocks count once). ``compressed_bytes`` is None where the reader cannot know it.
+    ``pixels_returned`` went to callers. ``pixels_read`` and ``bytes_read`` (RGB) were needed of the
+    file's own levels for that; the same boxes always give the same number. ``compressed_bytes`` is
+    None where the reader cannot know it.
     """
 
     pixels_returned: int = 0
@@ -29,27 +43,32 @@ class ReadStatistics:
     compressed_bytes: int | None = None
 
     @property
+    def pixels_read(self) -> int:
+        """The pixels of stored levels that went into results, all levels together."""
+        return sum(level.pixels_read for level in self.levels.values())
+
+    @property
+    def bytes_read(self) -> int:
+        """The same as uncompressed RGB bytes."""
+        return self.pixels_read * CHANNELS
+
+    @property
     def blocks_decoded(self) -> int:
         """The blocks decoded, all levels together."""
-        return sum(level.blocks for level in self.levels.values())
+        return sum(level.blocks_decoded for level in self.levels.values())
 
     @property
     def pixels_decoded(self) -> int:
         """The pixels decoded, all levels together."""
-        return sum(level.pixels for level in self.levels.values())
-
-    @property
-    def bytes_decoded(self) -> int:
-        """The decoded RGB bytes, all levels together."""
-        return self.pixels_decoded * CHANNELS
+        return sum(level.pixels_decoded for level in self.levels.values())
 
     def __sub__(self, earlier: ReadStatistics) -> ReadStatistics:
         """What was read between two moments."""
         levels = {}
         for index, now in self.levels.items():
-            then = earlier.levels.get(index, LevelReads())
-            if now != then:
-                levels[index] = LevelReads(now.blocks - then.blocks, now.pixels - then.pixels)
+            change = now - earlier.levels.get(index, LevelReads())
+            if change != LevelReads():
+                levels[index] = change
         compressed = None
         if self.compressed_bytes is not None:
             compressed = self.compressed_bytes - (earlier.compressed_bytes or 0)
@@ -63,20 +82,25 @@ class ReadCounter:
         """Nothing has been read yet."""
         self._lock = threading.Lock()
         self._returned = 0
-        self._blocks: dict[int, int] = {}
-        self._pixels: dict[int, int] = {}
+        self._levels: dict[int, LevelReads] = {}
         self._compressed: int | None = None
 
-    def add_returned(self, pixels: int) -> None:
-        """Count pixels handed to a caller."""
+    def add_read(self, stored_index: int, pixels_read: int, pixels_returned: int) -> None:
+        """Count pixels handed to a caller, and those of a stored level that they came from."""
         with self._lock:
-            self._returned += pixels
+            self._returned += pixels_returned
+            then = self._levels.get(stored_index, LevelReads())
+            self._levels[stored_index] = replace(then, pixels_read=then.pixels_read + pixels_read)
 
     def add_decoded(self, stored_index: int, blocks: int, pixels: int) -> None:
         """Count blocks of a stored level that were decoded."""
         with self._lock:
-            self._blocks[stored_index] = self._blocks.get(stored_index, 0) + blocks
-            self._pixels[stored_index] = self._pixels.get(stored_index, 0) + pixels
+            then = self._levels.get(stored_index, LevelReads())
+            self._levels[stored_index] = replace(
+                then,
+                blocks_decoded=then.blocks_decoded + blocks,
+                pixels_decoded=then.pixels_decoded + pixels,
+            )
 
     def add_compressed(self, num_bytes: int) -> None:
         """Count compressed bytes fetched from the file; only readers that see them call this."""
@@ -86,8 +110,6 @@ class ReadCounter:
     def now(self) -> ReadStatistics:
         """The counts so far."""
         with self._lock:
-            levels = {
-                index: LevelReads(self._blocks[index], self._pixels[index])
-                for index in sorted(self._blocks)
-            }
-            return ReadStatistics(self._returned, levels, self._compressed)
+            return ReadStatistics(
+                self._returned, dict(sorted(self._levels.items())), self._compressed
+            )
