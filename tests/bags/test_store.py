@@ -129,7 +129,7 @@ def test_steps_are_read_alone(tmp_path, make_bag):
     assert read_bag(tmp_path / "a.h5", steps=[0]).num_steps == 1
     with pytest.raises(BagError, match=r"damaged: /2.5x/features"):
         read_bag(tmp_path / "a.h5", steps=[1])
-    with pytest.raises(BagError, match="20x is not in the bag; it has 1.25x, 2.5x, 5x, 10x"):
+    with pytest.raises(BagError, match=r"20x is not in the bag; it has 1.25x, 2.5x, 5x, 10x"):
         read_bag(tmp_path / "a.h5", magnifications=[20])
 
 
@@ -186,7 +186,7 @@ def test_any_flipped_byte_is_noticed_or_harmless(tmp_path, make_bag):
     write_bag(bag, path)
     whole = path.read_bytes()
     noticed = 0
-    for place in np.random.default_rng(0).choice(len(whole), 150, replace=False):
+    for place in np.random.default_rng(0).choice(len(whole), 60, replace=False):
         flipped = bytearray(whole)
         flipped[place] ^= 0xFF
         path.write_bytes(flipped)
@@ -194,7 +194,7 @@ def test_any_flipped_byte_is_noticed_or_harmless(tmp_path, make_bag):
             assert_same(read_bag(path), bag)
         except BagError:
             noticed += 1
-    assert noticed > 20
+    assert noticed > 10
 
 
 def test_h5_a_failed_write_leaves_the_old_file(tmp_path, make_bag, monkeypatch):
@@ -211,7 +211,7 @@ def test_h5_a_failed_write_leaves_the_old_file(tmp_path, make_bag, monkeypatch):
 def test_other_files_and_versions_are_named(tmp_path, make_bag):
     with h5py.File(tmp_path / "clam.h5", "w") as file:
         file["features"] = np.zeros((2, 3))
-    with pytest.raises(BagError, match="not a bag.*zoommil convert"):
+    with pytest.raises(BagError, match=r"not a bag.*zoommil convert"):
         read_bag(tmp_path / "clam.h5")
     write_bag(make_bag(), tmp_path / "a.h5")
     with h5py.File(tmp_path / "a.h5", "r+") as file:

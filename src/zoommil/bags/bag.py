@@ -119,7 +119,7 @@ class Bag:
 
     def __init__(
         self,
-        features: Sequence[Any],
+        features: Sequence[Any] | np.ndarray,
         coords: Sequence[Any] | None = None,
         slide_id: str = "",
         steps: Sequence[StepInfo] | None = None,
@@ -131,7 +131,7 @@ class Bag:
         slide_size: Sequence[Any] | None = None,
     ) -> None:
         """See the class; arrays may be NumPy's or torch's."""
-        if not isinstance(features, (tuple, list)) or not features:
+        if not isinstance(features, tuple | list) or not features:
             raise BagError(
                 "a bag takes a tuple with one matrix of features per step, as "
                 f"Bag(features=(vectors,)); got {'nothing' if len(features) == 0 else 'one array'}."

@@ -14,7 +14,7 @@ from zoommil.files import hash_of
 
 def array_hash(values: np.ndarray) -> str:
     """The SHA-256 of an array's bytes in row order, hexadecimal."""
-    return hashlib.sha256(np.ascontiguousarray(values).reshape(-1).view(np.uint8)).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(values).data.cast("B")).hexdigest()
 
 
 def metadata_hash(file: h5py.File) -> str:
@@ -58,6 +58,22 @@ def read_attributes(item: h5py.Group | h5py.Dataset) -> dict[str, Any]:
         if kind is None or kind.length is not None:
             found[name] = _plain(item.attrs[name])
     return found
+
+
+def dataset_of(group: h5py.Group, name: str) -> h5py.Dataset:
+    """The dataset of that name. Raises KeyError when it is something else."""
+    item = group[name]
+    if not isinstance(item, h5py.Dataset):
+        raise KeyError(f"{name} is not an array")
+    return item
+
+
+def group_of(file: h5py.File, name: str) -> h5py.Group:
+    """The group of that name. Raises KeyError when it is something else."""
+    item = file[name]
+    if not isinstance(item, h5py.Group):
+        raise KeyError(f"{name} is not a group")
+    return item
 
 
 def _plain(value: Any) -> Any:

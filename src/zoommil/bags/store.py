@@ -26,12 +26,18 @@ from typing import Any
 import h5py
 import numpy as np
 
-from zoommil.bags.bag import Bag, StepInfo, find_steps
+from zoommil.bags.bag import Bag, find_steps
 from zoommil.bags.checks import as_storage, check_storage_type, count_ratios, select_ratios
-from zoommil.bags.integrity import array_hash, metadata_hash, put_attributes, read_attributes
+from zoommil.bags.integrity import (
+    dataset_of,
+    group_of,
+    metadata_hash,
+    put_attributes,
+    read_attributes,
+)
+from zoommil.bags.step_group import read_all, read_checked, read_info, write_step
 from zoommil.errors import BagError
 from zoommil.files import atomic_path, canonical_json
-from zoommil.units import magnification_of, nominal_magnification
 
 FORMAT = "zoommil-bag"
 VERSION = 1
@@ -90,7 +96,7 @@ def write_bag(bag: Bag, path: Path | str, dtype: str | None = None) -> None:
     ):
         put_attributes(file, attributes)
         for step, rows in enumerate(features):
-            _write_step(file.create_group(attributes["steps"][step]), bag, step, rows)
+            write_step(file.create_group(attributes["steps"][step]), bag, step, rows)
         put_attributes(file, {"metadata_sha256": metadata_hash(file)})
 
 
@@ -108,14 +114,14 @@ def read_bag(
     with _open(path) as file:
         header = _header(file)
         chosen = _chosen_steps(header, steps, magnifications)
-        groups = [file[header.groups[step]] for step in chosen]
+        groups = [group_of(file, header.groups[step]) for step in chosen]
         provenance = header.provenance
         if chosen != list(range(len(header.groups))):
             provenance = {**provenance, "selected_steps": chosen}
         level0 = read_attributes(file)
-        steps_found = [_read_info(group) for group in groups] if header.magnifications else None
-        features = [_read(group["features"]) for group in groups]
-        coords, valid = _read_all(groups, "coords"), _read_all(groups, "valid")
+        steps_found = [read_info(group) for group in groups] if header.magnifications else None
+        features = [read_checked(dataset_of(group, "features")) for group in groups]
+        coords, valid = read_all(groups, "coords"), read_all(groups, "valid")
     has_size = "level0_width" in level0
     return Bag(
         features=features,
@@ -152,8 +158,8 @@ def open_features(path: Path | str, step: int) -> np.memmap:
     """
     with _open(path) as file:
         header = _header(file)
-        step = range(len(header.groups))[step]
-        dataset = file[header.groups[step]]["features"]
+        (chosen,) = _chosen_steps(header, [step], None)
+        dataset = dataset_of(group_of(file, header.groups[chosen]), "features")
         offset, shape, dtype = dataset.id.get_offset(), dataset.shape, dataset.dtype
     if offset is None:
         raise BagError(
@@ -189,67 +195,6 @@ def _file_attributes(bag: Bag, dtype: str) -> dict[str, Any]:
     if bag.slide_size is not None:
         attributes["level0_width"], attributes["level0_height"] = bag.slide_size
     return attributes
-
-
-def _write_step(group: h5py.Group, bag: Bag, step: int, features: np.ndarray) -> None:
-    info = bag.steps[step] if bag.steps is not None else None
-    written = {"features": _write(group, "features", features)}
-    if bag.coords is not None:
-        written["coords"] = _write(group, "coords", bag.coords[step])
-    if bag.valid is not None:
-        _write(group, "valid", bag.valid[step].astype(np.uint8))
-    if step:
-        ratio = bag.ratios[step - 1]
-        group.attrs["ratio"] = ratio
-        _write(group, "parents", np.arange(len(features), dtype=np.int64) // ratio**2)
-    for dataset in written.values():
-        dataset.attrs["name"] = bag.slide_id
-    if info is None:
-        return
-    if info.rows_columns is not None:
-        _write(group, "rows_columns", info.rows_columns)
-    put_attributes(group, {name: getattr(info, name) for name in _INFO_ATTRIBUTES})
-    written["features"].attrs["encoder"] = info.encoder
-    if "coords" in written:
-        written["coords"].attrs.update(trident_attributes(bag, step))
-
-
-def trident_attributes(bag: Bag, step: int) -> dict[str, Any]:
-    """A step's geometry in TRIDENT's spelling, as its ``coords`` carry it."""
-    assert bag.steps is not None
-    info = bag.steps[step]
-    attributes: dict[str, Any] = {
-        "patch_size": info.patch_px,
-        "patch_size_level0": round(info.side),
-        "target_magnification": _whole(info.magnification),
-        "overlap": info.overlap,
-        "name": bag.slide_id,
-    }
-    if bag.slide_mpp is not None:
-        nominal = nominal_magnification(bag.slide_mpp) or magnification_of(bag.slide_mpp)
-        attributes["level0_magnification"] = _whole(nominal)
-    if bag.slide_size is not None:
-        attributes["level0_width"], attributes["level0_height"] = bag.slide_size
-    return attributes
-
-
-_INFO_ATTRIBUTES = (
-    "magnification",
-    "mpp",
-    "downsample",
-    "patch_px",
-    "origin_x",
-    "origin_y",
-    "side",
-    "overlap",
-    "encoder",
-)
-
-
-def _write(group: h5py.Group, name: str, values: np.ndarray) -> h5py.Dataset:
-    dataset = group.create_dataset(name, data=values, track_times=False)
-    put_attributes(dataset, {"sha256": array_hash(values)})
-    return dataset
 
 
 @contextlib.contextmanager
@@ -292,11 +237,12 @@ def _check_format(file: h5py.File, path: Path | str) -> None:
 def _header(file: h5py.File) -> BagHeader:
     attributes = read_attributes(file)
     groups = tuple(attributes["steps"])
-    shapes = [file[name]["features"].shape for name in groups]
+    shapes = [dataset_of(group_of(file, name), "features").shape for name in groups]
     counts = tuple(shape[0] for shape in shapes)
     magnifications = None
     if attributes["has_geometry"]:
-        magnifications = tuple(float(file[name].attrs["magnification"]) for name in groups)
+        found = [read_attributes(group_of(file, name)) for name in groups]
+        magnifications = tuple(float(step["magnification"]) for step in found)
     return BagHeader(
         slide_id=attributes["slide_id"],
         key=attributes["key"],
@@ -325,30 +271,3 @@ def _chosen_steps(
     chosen = [step + number if step < 0 else step for step in steps]
     select_ratios(header.ratios, chosen)
     return chosen
-
-
-def _read_info(group: h5py.Group) -> StepInfo:
-    attributes = read_attributes(group)
-    values = {name: attributes[name] for name in _INFO_ATTRIBUTES}
-    grid = _read(group["rows_columns"]) if "rows_columns" in group else None
-    return StepInfo(**values, rows_columns=grid)
-
-
-def _read_all(groups: Sequence[h5py.Group], name: str) -> list[np.ndarray] | None:
-    if not all(name in group for group in groups):
-        return None
-    return [_read(group[name]) for group in groups]
-
-
-def _read(dataset: h5py.Dataset) -> np.ndarray:
-    values = dataset[()]
-    if read_attributes(dataset)["sha256"] != array_hash(values):
-        raise BagError(
-            f"{dataset.file.filename!r} is damaged: {dataset.name} does not match its checksum. "
-            "Delete it and run zoommil extract again."
-        )
-    return values
-
-
-def _whole(value: float) -> int | float:
-    return int(value) if float(value).is_integer() else float(value)
