@@ -33,7 +33,7 @@ def build_network(card: EncoderCard) -> nn.Module:
 
 def wrap_network(network: nn.Module, card: EncoderCard) -> PatchNetwork:
     """The network behind its preprocessing: from bytes to features."""
-    return PatchNetwork(network, card.mean, card.std, None if card.any_size else card.input_px)
+    return PatchNetwork(network, card)
 
 
 def count_macs(card: EncoderCard, patch_px: int) -> int:

@@ -33,6 +33,10 @@ class EncoderCard(BaseModel):
     arguments: Mapping[str, Any] = Field(default_factory=dict)
     dim: int = Field(gt=0, description="Length of a feature vector.")
     input_px: int = Field(gt=0, description="Side of the images it was made for.")
+    resize_px: int | None = Field(
+        default=None, description="Side to resize to before the centre is cut out, if not input_px."
+    )
+    interpolation: Literal["bicubic", "bilinear"] = "bicubic"
     any_size: bool = Field(
         default=False, description="Takes patches of any side as they are, never resized."
     )
@@ -41,6 +45,9 @@ class EncoderCard(BaseModel):
     pooling: Pooling = Field(description="How activations or tokens become one vector.")
     source: str = Field(description="hub:OWNER/NAME or package:MODULE/FILE, where weights are.")
     files: tuple[str, ...] = ("model.safetensors", "pytorch_model.bin")
+    names: Literal["", "transformers_dinov2"] = Field(
+        default="", description="How the file names its tensors, if not as the network does."
+    )
     extra: Literal["demo", "timm"] | None = None
     licence: str
     gated: bool = Field(default=False, description="The hub asks for an accepted licence first.")
@@ -55,8 +62,8 @@ class EncoderCard(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What of the card decides the numbers of a feature, as JSON."""
-        fields = ("name", "network", "arguments", "dim", "input_px", "any_size", "mean", "std")
-        return self.model_dump(mode="json", include={*fields, "pooling"})
+        left_out = {"title", "source", "files", "names", "extra", "licence", "gated"}
+        return self.model_dump(mode="json", exclude={*left_out, "magnification"})
 
 
 def list_encoders() -> list[str]:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from zoommil.encoders.network import ConvolutionalNetwork
+from zoommil.encoders.network import Convolution, ConvolutionalNetwork
 
 # repeats, kernel, stride, expansion, output channels (table 1 of the paper)
 _STAGES = (
@@ -29,12 +29,13 @@ _STEM_CHANNELS = 32
 _BATCH_NORM_EPSILON = 1e-3
 
 
-class SameConvolution(nn.Conv2d):
+class SameConvolution(Convolution):
     """A convolution padded as TensorFlow does: by the image's side, more at the far edges."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        padding = [*self._padding(input.shape[3], 1), *self._padding(input.shape[2], 0)]
-        return super().forward(functional.pad(input, padding) if any(padding) else input)
+    def padded(self, images: Tensor) -> Tensor:
+        """The images with the zeros this convolution needs around them."""
+        padding = [*self._padding(images.shape[3], 1), *self._padding(images.shape[2], 0)]
+        return functional.pad(images, padding) if any(padding) else images
 
     def _padding(self, side: int, axis: int) -> tuple[int, int]:
         stride, kernel = self.stride[axis], self.kernel_size[axis]

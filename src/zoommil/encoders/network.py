@@ -10,10 +10,34 @@ from __future__ import annotations
 import copy
 from itertools import pairwise
 
-import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+
+from zoommil.encoders.card import EncoderCard
+from zoommil.encoders.resizing import resize_square
+
+
+class Convolution(nn.Conv2d):
+    """A convolution that can be told to take oneDNN's algorithm whatever the number of threads.
+
+    On one thread torch itself may take another, which is slower and rounds differently: features
+    would depend on how the cores are shared out.
+    """
+
+    always_onednn = False
+
+    def forward(self, input: Tensor) -> Tensor:
+        images = self.padded(input)
+        if not self.always_onednn:
+            return super().forward(images)
+        padding = [int(side) for side in self.padding]
+        shape = (padding, self.stride, self.dilation, self.groups)
+        return torch.mkldnn_convolution(images, self.weight, self.bias, *shape)
+
+    def padded(self, images: Tensor) -> Tensor:
+        """The images with what zeros they need beyond the convolution's own padding."""
+        return images
 
 
 class ConvolutionalNetwork(nn.Module):
@@ -44,19 +68,12 @@ class PatchNetwork(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(
-        self,
-        network: nn.Module,
-        mean: tuple[float, float, float],
-        std: tuple[float, float, float],
-        input_px: int | None = None,
-    ) -> None:
-        """Args: mean, std: of pixels in [0, 1]; input_px: side to resize to, None for as is."""
+    def __init__(self, network: nn.Module, card: EncoderCard) -> None:
         super().__init__()
         self.network = network
-        self.input_px = input_px
-        self.register_buffer("mean", 255.0 * torch.tensor(mean).view(1, 3, 1, 1))
-        self.register_buffer("scale", 1.0 / (255.0 * torch.tensor(std).view(1, 3, 1, 1)))
+        self.card = card
+        self.register_buffer("mean", 255.0 * torch.tensor(card.mean).view(1, 3, 1, 1))
+        self.register_buffer("scale", 1.0 / (255.0 * torch.tensor(card.std).view(1, 3, 1, 1)))
         self.compute_dtype = torch.float32
 
     def forward(
@@ -64,20 +81,19 @@ class PatchNetwork(nn.Module):
     ) -> Float[Tensor, "batch feature"]:
         """One feature vector per patch, float32."""
         images = patches.permute(0, 3, 1, 2).float()  # NHWC in memory is channels_last already
-        if self.input_px is not None and int(patches.shape[1]) != self.input_px:
-            images = resize_square(images, self.input_px)
+        if not self.card.any_size:
+            images = self._fitted(images)
         images = (images - self.mean) * self.scale
         return self.network(images.to(self.compute_dtype)).float()
 
-
-def resize_square(images: Float[Tensor, "batch 3 side side"], to_px: int) -> Tensor:
-    """The images at another side length: separable bicubic, widened when it shrinks (antialiased).
-
-    Two products with a constant matrix: the same on every runtime, and it converts to all.
-    """
-    weights = torch.from_numpy(_bicubic_weights(int(images.shape[2]), to_px)).to(images)
-    rows = torch.matmul(weights, images)
-    return torch.matmul(rows, weights.T).clamp(0.0, 255.0)
+    def _fitted(self, images: Float[Tensor, "batch 3 side side"]) -> Tensor:
+        """The images at the network's own side: resized, and its centre cut out where it says."""
+        input_px = self.card.input_px
+        resize_px = self.card.resize_px or input_px
+        if int(images.shape[2]) != resize_px:
+            images = resize_square(images, resize_px, self.card.interpolation)
+        margin = (resize_px - input_px) // 2
+        return images[:, :, margin : margin + input_px, margin : margin + input_px]
 
 
 def fold_batch_norms(network: ConvolutionalNetwork) -> ConvolutionalNetwork:
@@ -92,6 +108,14 @@ def fold_batch_norms(network: ConvolutionalNetwork) -> ConvolutionalNetwork:
     return folded
 
 
+def use_one_algorithm(network: nn.Module) -> None:
+    """Let float32 convolutions on the CPU round alike on one thread and on many, in place."""
+    if torch.backends.mkldnn.is_available():
+        for module in network.modules():
+            if isinstance(module, Convolution):
+                module.always_onednn = True
+
+
 def _fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
     """Computed in double precision: rounding happens once, to the stored weights."""
     mean, variance = norm.running_mean, norm.running_var
@@ -104,15 +128,3 @@ def _fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
     weight = convolution.weight.double() * factor.view(-1, 1, 1, 1)
     convolution.weight = nn.Parameter(weight.float(), requires_grad=False)
     convolution.bias = nn.Parameter(bias.float(), requires_grad=False)
-
-
-def _bicubic_weights(from_px: int, to_px: int) -> Float[np.ndarray, "to from"]:
-    """Rows of a resampling matrix, each summing to 1; Keys' kernel with a = -0.5 as Pillow's."""
-    ratio = from_px / to_px
-    support = max(ratio, 1.0)
-    centres = (np.arange(to_px) + 0.5) * ratio
-    distance = np.abs(np.arange(from_px)[None, :] + 0.5 - centres[:, None]) / support
-    near = (1.5 * distance - 2.5) * distance**2 + 1.0
-    far = ((-0.5 * distance + 2.5) * distance - 4.0) * distance + 2.0
-    weights = np.where(distance < 1.0, near, np.where(distance < 2.0, far, 0.0))
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)

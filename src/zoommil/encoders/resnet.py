@@ -9,7 +9,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from zoommil.encoders.network import ConvolutionalNetwork
+from zoommil.encoders.network import Convolution, ConvolutionalNetwork
 
 
 class BasicBlock(nn.Module):
@@ -102,8 +102,8 @@ def resnet50_stage3() -> ResNet:
     return ResNet(Bottleneck, (3, 4, 6))
 
 
-def _convolution(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(
+def _convolution(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> Convolution:
+    return Convolution(
         in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, bias=False
     )
 

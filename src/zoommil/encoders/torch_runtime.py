@@ -15,7 +15,12 @@ from jaxtyping import Float, UInt8
 from torch import nn
 
 from zoommil import machine
-from zoommil.encoders.network import ConvolutionalNetwork, PatchNetwork, fold_batch_norms
+from zoommil.encoders.network import (
+    ConvolutionalNetwork,
+    PatchNetwork,
+    fold_batch_norms,
+    use_one_algorithm,
+)
 from zoommil.encoders.runtime import ComputeSpec, Precision, Runtime
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -64,13 +69,15 @@ class TorchRuntime(Runtime):
         """Convolutional networks run in the precision whole; others by autocast, as published."""
         if isinstance(network, ConvolutionalNetwork):
             network = fold_batch_norms(network).to(self._dtype)
+            if self._dtype == torch.float32 and self._device.type == "cpu":
+                use_one_algorithm(network)
         return network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     @contextlib.contextmanager
     def _numerics(self) -> Iterator[None]:
         kind = self._device.type
         with contextlib.ExitStack() as stack:
-            if self._dtype != torch.float32:
+            if self._dtype != torch.float32 and self._network.compute_dtype == torch.float32:
                 stack.enter_context(torch.autocast(kind, dtype=self._dtype))
             if kind == "cuda":  # the same algorithm on every run; fp32 is not TF32
                 flags = torch.backends.cudnn.flags

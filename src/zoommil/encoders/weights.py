@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from zoommil.encoders.card import EncoderCard
+from zoommil.encoders.tensor_names import is_transformers_dinov2, rename_transformers_dinov2
 from zoommil.errors import ConfigError, MissingExtraError, WeightsError
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,10 @@ def load_weights(network: nn.Module, card: EncoderCard, weights: str | Path | No
         randomise(network, _seed_of(weights))
     else:
         path = find_weights(card) if weights is None else Path(weights)
-        fit_weights(network, read_tensors(path), path.name, card.name)
+        tensors = read_tensors(path)
+        if card.names == "transformers_dinov2" and is_transformers_dinov2(tensors):
+            tensors = rename_transformers_dinov2(tensors)
+        fit_weights(network, tensors, path.name, card.name)
     return hash_tensors(network.state_dict())
 
 
@@ -125,18 +129,20 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
 def randomise(network: nn.Module, seed: int) -> None:
     """Draw a network's weights from its own generator, the same on every run and machine.
 
-    Matrices and kernels are normal with He's standard deviation, embeddings are small; vectors
-    (biases, norms, layer scales) keep what their constructor gave.
+    Matrices and kernels are normal with He's standard deviation, embeddings are small, biases 0;
+    the vectors of norms and layer scales keep what their constructor gave.
     """
     generator = np.random.default_rng(seed)
     modules = dict(network.named_modules())
-    for name, parameter in sorted(network.named_parameters()):
-        if parameter.ndim < 2:
-            continue
-        owner = modules[name.rpartition(".")[0]]
-        values = generator.standard_normal(tuple(parameter.shape), dtype=np.float32)
-        with torch.no_grad():
-            parameter.copy_(torch.from_numpy(values * np.float32(_deviation(owner, parameter))))
+    with torch.no_grad():
+        for name, parameter in sorted(network.named_parameters()):
+            owner = modules[name.rpartition(".")[0]]
+            if parameter.ndim >= 2:
+                values = generator.standard_normal(tuple(parameter.shape), dtype=np.float32)
+                values *= np.float32(_deviation(owner, parameter))
+                parameter.copy_(torch.from_numpy(values))
+            elif isinstance(owner, nn.Conv2d | nn.Linear):
+                parameter.zero_()
 
 
 def _deviation(owner: nn.Module, parameter: Tensor) -> float:
