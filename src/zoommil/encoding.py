@@ -45,8 +45,8 @@ def encode_boxes(
         mpp: resolution of the patches.
         patch_px: side of a patch at that resolution.
         encoder: turns pixels into rows; called from this thread only.
-        batch_size: patches read and handed to the encoder at a time, by default one compute
-            batch; it never changes the result.
+        batch_size: patches read and handed to the encoder at a time, rounded up to whole compute
+            batches; it never changes the result.
         readers: reading threads; by default one per core, at most four.
         progress: called with the number of patches done since the last call.
 
@@ -60,7 +60,7 @@ def encode_boxes(
         boxes,
         mpp,
         patch_px,
-        chunk=batch_size or encoder.batch_size,
+        chunk=_whole_batches(batch_size or 1, encoder.batch_size),
         readers=readers or min(4, num_cores()),
     ):
         rows[done : done + len(pixels)] = encoder.encode(pixels)
@@ -68,6 +68,10 @@ def encode_boxes(
         if progress is not None:
             progress(len(pixels))
     return rows
+
+
+def _whole_batches(num_patches: int, compute_batch: int) -> int:
+    return -(-num_patches // compute_batch) * compute_batch
 
 
 def read_ahead(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from zoommil.bags.bag import Bag, StepInfo
 from zoommil.bags.checks import as_storage
 from zoommil.bags.store import bag_key, read_header, write_bag
 from zoommil.encoding import Progress, encode_boxes
-from zoommil.errors import ConfigError, LockError
+from zoommil.errors import CohortError, ConfigError, LockError
 from zoommil.files import exclusive_lock, file_hash, hash_of, touch_lock
 from zoommil.grid import GridSpec, PatchPyramid
 from zoommil.grid.pyramid import PatchStep
@@ -206,35 +206,40 @@ def extract_slide(
         ZoomMILError: the slide cannot be opened, read or encoded; no file is left behind.
     """
     start = time.monotonic()
+    if row.path is None:
+        raise CohortError(
+            f"slide {row.slide_id!r} has no file. Add a 'path' column to the cohort, or pass the "
+            "folder its slides lie in (--slides)."
+        )
     with open_slide(row.path, mpp=row.mpp, scale=spec.grid.scale) as slide:
         mask_hash = None if row.mask_path is None else file_hash(row.mask_path)
         tissue = tissue_identity(spec.tissue, mask_hash)
         made_from = provenance(slide, spec.grid, tissue, encoders, spec.dtype)
-        if _is_current(path, row.slide_id, made_from):
-            return SlideReport(row.slide_id, "kept", read_header(path).counts)
+        kept = partial(_kept_report, path, row.slide_id, made_from)
+        if report := kept():
+            return report
         lock = path.parent / ".locks" / f"{row.slide_id}.lock"
         try:
             with exclusive_lock(lock):
-                if _is_current(path, row.slide_id, made_from):  # made while we looked
-                    return SlideReport(row.slide_id, "kept", read_header(path).counts)
+                if report := kept():  # made by another process while we looked
+                    return report
                 _remove_leftovers(path)
-                return _make_bag(
-                    slide, row, path, spec, encoders, batch_size, _beating(lock, progress), start
+                mask = find_tissue(slide, spec.tissue, mask=row.mask_path)
+                pyramid = PatchPyramid.build(slide, mask, spec.grid)
+                beat = _beating(lock, progress)
+                bag = extract(
+                    slide, pyramid, encoders, dtype=spec.dtype, batch_size=batch_size, progress=beat
                 )
+                write_bag(replace(bag, slide_id=row.slide_id), path)
         except LockError:
             return SlideReport(row.slide_id, "busy")
-
-
-def _make_bag(slide, row, path, spec, encoders, batch_size, progress, start) -> SlideReport:
-    tissue = find_tissue(slide, spec.tissue, mask=row.mask_path)
-    pyramid = PatchPyramid.build(slide, tissue, spec.grid)
-    bag = extract(
-        slide, pyramid, encoders, dtype=spec.dtype, batch_size=batch_size, progress=progress
-    )
-    write_bag(bag, path)
-    counts = tuple(int(step.valid.sum()) for step in pyramid.steps)
-    warnings = (*slide.warnings, *tissue.warnings, *pyramid.warnings)
-    return SlideReport(row.slide_id, "made", counts, time.monotonic() - start, warnings)
+        return SlideReport(
+            row.slide_id,
+            "made",
+            tuple(int(step.valid.sum()) for step in pyramid.steps),
+            time.monotonic() - start,
+            (*slide.warnings, *mask.warnings, *pyramid.warnings),
+        )
 
 
 def extract_cohort(
@@ -257,8 +262,9 @@ def extract_cohort(
         spec: what a bag holds.
         engine: where the work is done.
         batch_size: as in :func:`extract`.
-        progress: patches done, only called by engines that work in this process.
+        progress: patches done; called only when the engine works in this process.
     """
+    progress = progress if engine.is_here else None
     setup = partial(_make_worker, folder, spec, batch_size, progress)
     waiting = list(rows)
     for should_wait in (False, True):
@@ -299,18 +305,16 @@ def _failure(row: SlideRow, error: BaseException) -> SlideFailure:
     return SlideFailure(row.slide_id, str(row.path), type(error).__name__, reason)
 
 
-def _is_current(path: Path, slide_id: str, made_from: dict[str, Any]) -> bool:
-    key = bag_key(path)
-    if key is None:
-        return False
-    if key == hash_of(made_from):
-        return True
-    logger.info(
-        "slide %s: its bag was made from something else (%s); making it again",
-        slide_id,
-        ", ".join(differences(read_header(path).provenance, made_from)),
-    )
-    return False
+def _kept_report(path: Path, slide_id: str, made_from: dict[str, Any]) -> SlideReport | None:
+    """A report when an intact bag made from exactly this is there; else None, saying why."""
+    if bag_key(path) is None:
+        return None
+    header = read_header(path)
+    if header.key == hash_of(made_from):
+        return SlideReport(slide_id, "kept", header.counts)
+    changes = ", ".join(differences(header.provenance, made_from))
+    logger.warning("slide %s: its bag was made otherwise (%s); making it again", slide_id, changes)
+    return None
 
 
 def differences(before: Any, after: Any, name: str = "") -> list[str]:

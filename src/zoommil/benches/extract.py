@@ -1,4 +1,4 @@
-"""Row 16, bench extract: how fast slides become bags, against the encoder alone and a plain loop."""
+"""Row 16, bench extract: slides to bags, against the encoder alone and a plain loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +48,14 @@ def bench_extract(folder: Path, *, rounds: int = 3, num_patches: int = 256) -> B
 def _paths(path: Path, num_patches: int) -> dict[str, Callable[[], float]]:
     paths: dict[str, Callable[[], float]] = {}
     for precision in ("bf16", "fp32"):
-        arguments = (path, precision, num_patches)
-        paths[f"encoder alone {precision}"] = lambda a=arguments: run_isolated(encoder_speed, *a)
-        paths[f"native {precision}"] = lambda a=arguments: run_isolated(extract_speed, *a)
-        paths[f"between {precision}"] = lambda a=arguments: run_isolated(between_speed, *a)
-    paths["plain loop"] = lambda: run_isolated(plain_speed, path, num_patches)
+        paths[f"encoder alone {precision}"] = partial(
+            run_isolated, encoder_speed, path, precision, num_patches
+        )
+        paths[f"native {precision}"] = partial(run_isolated, extract_speed, path, precision)
+        paths[f"between {precision}"] = partial(
+            run_isolated, between_speed, path, precision, num_patches
+        )
+    paths["plain loop"] = partial(run_isolated, plain_speed, path, num_patches)
     return paths
 
 
@@ -67,7 +71,7 @@ def encoder_speed(path: Path, precision: str, num_patches: int) -> float:
     return num_patches / (time.perf_counter() - start)
 
 
-def extract_speed(path: Path, precision: str, num_patches: int) -> float:
+def extract_speed(path: Path, precision: str) -> float:
     """Patches per second from the closed slide to the written bag, at levels the file has."""
     from zoommil.bags.cohort import SlideRow
     from zoommil.extraction import ExtractionSpec, extract_slide
@@ -79,7 +83,7 @@ def extract_speed(path: Path, precision: str, num_patches: int) -> float:
     spec = ExtractionSpec(grid=grid, tissue=TissueSpec(method="everything"))
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        row = SlideRow(slide_id=path.stem, path=path)
+        row = SlideRow(path.stem, path, path.stem)
         report = extract_slide(row, Path(folder) / "bag.h5", spec, (encoder, encoder))
         return sum(report.num_patches) / (time.perf_counter() - start)
 
@@ -162,10 +166,10 @@ def _result(speeds: dict[str, float], peak: float, num_patches: int) -> BenchRes
             )
         ],
         notes=[
-            f"Medians of interleaved rounds of {num_patches} patches, each in a process of its own.",
+            f"Medians of interleaved rounds of {num_patches} patches, each in its own process.",
             "native: from the closed slide to the written bag at 2.5x and 10x (levels the file "
             "has); between: 20x, read from level 0 and halved.",
-            f"The plain loop (OpenSlide, DataLoader, eager fp32, batch 32) runs at {loop_share:.0%} "
+            f"The plain loop (OpenSlide, DataLoader, eager fp32, batch 32) is at {loop_share:.0%} "
             f"of the measured fp32 matrix-product peak of {peak:.0f} GFLOP/s.",
         ],
         data={"patches_per_second": speeds, "fp32_peak_gflops": peak, "plain_share": loop_share},

@@ -61,5 +61,6 @@ def describe_machine() -> str:
     known = [name for name in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16") if name in flags]
     return (
         f"zoommil {__version__}, Python {platform.python_version()}, torch {torch.__version__}, "
-        f"{platform.system()} {platform.machine()}, {machine.num_cores()} cores ({', '.join(known)})."
+        f"{platform.system()} {platform.machine()}, {machine.num_cores()} cores "
+        f"({', '.join(known)})."
     )

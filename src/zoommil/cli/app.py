@@ -15,7 +15,6 @@ import typer
 
 from zoommil import __version__
 from zoommil.cli import terminal
-from zoommil.cli.convert import convert
 from zoommil.cli.extract import extract
 from zoommil.cli.info import info
 from zoommil.cli.tissue import tissue
@@ -31,11 +30,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-SLIDES, BAGS = "From slides to bags", "Other tools"
+SLIDES = "From slides to bags"
 app.command(rich_help_panel=SLIDES)(info)
 app.command(rich_help_panel=SLIDES)(tissue)
 app.command(rich_help_panel=SLIDES)(extract)
-app.command(rich_help_panel=BAGS)(convert)
 
 
 @app.callback()

@@ -43,8 +43,9 @@ def extract(
     workers: options.WorkersOption = 1,
     batch_size: Annotated[
         int | None,
-        typer.Option("--batch-size", help="Patches handed on at a time; no result depends on it.",
-                     min=1),
+        typer.Option(
+            "--batch-size", help="Patches handed on at a time; no result depends on it.", min=1
+        ),
     ] = None,
 ) -> None:
     """Make one bag file per slide: features of nested patches at every magnification.

@@ -55,7 +55,7 @@ def progress(description: str, total: int, unit: str) -> Iterator[Advance]:
     Not on a terminal, nothing is drawn.
     """
     if not is_watched():
-        yield lambda steps=1, note="": None
+        yield _ignore
         return
     from rich.console import Console
     from rich.progress import (
@@ -84,6 +84,10 @@ def progress(description: str, total: int, unit: str) -> Iterator[Advance]:
             bars.update(task, advance=steps, **({} if note is None else {"note": note}))
 
         yield advance
+
+
+def _ignore(steps: int = 1, note: str | None = None) -> None:
+    """Progress nobody watches."""
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:

@@ -25,7 +25,12 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """Runs independent tasks; a task that fails never ends the others."""
+    """Runs independent tasks; a task that fails never ends the others.
+
+    ``is_here``: tasks run in this process, so that ``setup`` may hold callbacks.
+    """
+
+    is_here: bool
 
     def run(self, setup: Setup, tasks: Sequence[Any]) -> Iterator[Outcome]:
         """Outcomes in the order in which tasks end. ``setup`` and tasks must be picklable."""

@@ -42,11 +42,12 @@ class LocalEngine:
         if workers < 1:
             raise ConfigError(f"workers is {workers}; it must be at least 1.")
         self.workers = workers
+        self.is_here = workers == 1
         self.threads_per_worker = max(1, num_cores() // workers)
 
     def run(self, setup: Setup, tasks: Sequence[Any]) -> Iterator[Outcome]:
         """Outcomes as tasks end. A worker that dies fails only the task it was working on."""
-        if self.workers == 1:
+        if self.is_here:
             yield from self._run_here(setup, tasks)
             return
         remaining = list(enumerate(tasks))
