@@ -1,6 +1,7 @@
 """Row 5, encoders: other libraries' tensor names flow in, timm's flow out.
 
-``transformers`` keeps queries, keys and values apart and names DINOv2's parts its own way.
+``transformers`` keeps apart what timm packs into one matrix, and names DINOv2's parts its own way:
+one before its version 5 (as files on the hub are), another since. Both are understood.
 """
 
 from __future__ import annotations
@@ -19,13 +20,23 @@ _WHOLE = {
 }
 _IN_BLOCK = {
     "attention.output.dense": "attn.proj",
+    "attention.o_proj": "attn.proj",
     "layer_scale1.lambda1": "ls1.gamma",
     "layer_scale2.lambda1": "ls2.gamma",
     "mlp.weights_in": "mlp.fc1",
     "mlp.weights_out": "mlp.fc2",
+    "mlp.down_proj": "mlp.fc2",
 }
-_BLOCK = re.compile(r"encoder\.layer\.(\d+)\.(.+)")
-_ATTENTION = re.compile(r"attention\.attention\.(query|key|value)\.(weight|bias)")
+# The first of several parts that timm has as one: the others, and the one.
+_PACKED = {
+    "attention.attention.query": (
+        ("attention.attention.key", "attention.attention.value"),
+        "attn.qkv",
+    ),
+    "attention.q_proj": (("attention.k_proj", "attention.v_proj"), "attn.qkv"),
+    "mlp.gate_proj": (("mlp.up_proj",), "mlp.fc1"),
+}
+_BLOCK = re.compile(r"(encoder\.layer\.(\d+)\.)(.+)\.(weight|bias)")
 
 
 def is_transformers_dinov2(tensors: Mapping[str, Tensor]) -> bool:
@@ -34,22 +45,25 @@ def is_transformers_dinov2(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def rename_transformers_dinov2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same weights under timm's names."""
+    """The same weights under timm's names; parts that were packed stay as they were, too."""
     named = {name.removeprefix("dinov2."): tensor for name, tensor in tensors.items()}
     renamed: dict[str, Tensor] = {}
     for name, tensor in named.items():
         block = _BLOCK.fullmatch(name)
-        if block is None:
-            renamed[_replace(name, _WHOLE)] = tensor
-            continue
-        start, inside = f"blocks.{block[1]}.", block[2]
-        attention = _ATTENTION.fullmatch(inside)
-        if attention is None:
-            renamed[start + _replace(inside, _IN_BLOCK)] = tensor
-        elif attention[1] == "query":
-            parts = [named[name.replace("query", part)] for part in ("query", "key", "value")]
-            renamed[f"{start}attn.qkv.{attention[2]}"] = torch.cat(parts)
+        if block is not None and block[3] in _PACKED:
+            others, packed = _PACKED[block[3]]
+            parts = [tensor, *(named[f"{block[1]}{other}.{block[4]}"] for other in others)]
+            renamed[f"blocks.{block[2]}.{packed}.{block[4]}"] = torch.cat(parts)
+        else:
+            renamed[_timm_name(name)] = tensor
     return renamed
+
+
+def _timm_name(name: str) -> str:
+    block = re.fullmatch(r"encoder\.layer\.(\d+)\.(.+)", name)
+    if block is None:
+        return _replace(name, _WHOLE)
+    return f"blocks.{block[1]}.{_replace(block[2], _IN_BLOCK)}"
 
 
 def _replace(name: str, table: Mapping[str, str]) -> str:

@@ -18,14 +18,15 @@ class TimmNetwork(nn.Module):
     """A timm model without its classifier, and how its tokens become one vector.
 
     ``own`` is the model's own pooling; ``class`` the class token; ``class+mean`` the class token
-    followed by the mean of the patch tokens (register tokens are in neither).
+    followed by the mean of the patch tokens (register tokens are in neither). ``published`` is
+    the timm model itself: what weight files name the tensors of.
     """
 
     def __init__(self, model: nn.Module, pooling: str) -> None:
         super().__init__()
-        self.model: Any = model
+        self.published: Any = model
         self.pooling = pooling
-        width = int(self.model.num_features)
+        width = int(self.published.num_features)
         self.dim = 2 * width if pooling == "class+mean" else width
 
     def forward(
@@ -33,11 +34,11 @@ class TimmNetwork(nn.Module):
     ) -> Float[Tensor, "batch feature"]:
         """One vector per image, float32."""
         if self.pooling == "own":
-            return self.model(images).float()
-        tokens = self.model.forward_features(images).float()
+            return self.published(images).float()
+        tokens = self.published.forward_features(images).float()
         if self.pooling == "class":
             return tokens[:, 0]
-        patch_mean = tokens[:, self.model.num_prefix_tokens :].mean(dim=1)
+        patch_mean = tokens[:, self.published.num_prefix_tokens :].mean(dim=1)
         return torch.cat([tokens[:, 0], patch_mean], dim=1)
 
 

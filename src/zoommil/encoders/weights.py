@@ -37,6 +37,7 @@ def load_weights(network: nn.Module, card: EncoderCard, weights: str | Path | No
         WeightsError: they are missing, gated, unsafe to read or do not fit.
         ConfigError: a ``random:`` without a whole number.
     """
+    network = getattr(network, "published", network)  # the part that published files name
     if isinstance(weights, str) and weights.startswith("random:"):
         randomise(network, _seed_of(weights))
     else:
