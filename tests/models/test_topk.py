@@ -66,7 +66,12 @@ def test_check_2_two_patches_have_the_analytic_probability_and_gradient():
     upstream = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     exact, published = (
         gradient_of(
-            scores, 1, upstream, generator=torch.Generator().manual_seed(0), **options, **FORMS[form]
+            scores,
+            1,
+            upstream,
+            generator=torch.Generator().manual_seed(0),
+            **options,
+            **FORMS[form],
         )
         for form in ("full + baseline", "diagonal")
     )
