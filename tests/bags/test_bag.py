@@ -74,6 +74,16 @@ def test_geometry_gives_exact_corners_and_coords(make_bag):
     np.testing.assert_array_equal(bag.children(1, np.array([0, 2]))[[0, 15, 16]], [0, 15, 32])
 
 
+def test_h9_level_0_coordinates_are_divided_by_their_own_steps_side(make_bag):
+    """Rows and columns follow from the stored corners with each step's own level-0 side."""
+    bag = make_bag(ratios=(2, 4), num_parents=7)
+    for info, coords in zip(bag.steps, bag.coords, strict=True):
+        cells = np.rint((coords - [info.origin_x, info.origin_y]) / info.side)[:, ::-1]
+        np.testing.assert_array_equal(cells, info.rows_columns)
+        assert info.side == pytest.approx(info.patch_px * info.downsample)
+        assert len(np.unique(cells, axis=0)) == len(cells)
+
+
 def test_links_and_corners_that_do_not_fit_are_refused(make_bag):
     bag = make_bag(ratios=(2,), num_parents=2)
     low, high = bag.steps
