@@ -84,6 +84,15 @@ def test_h9_level_0_coordinates_are_divided_by_their_own_steps_side(make_bag):
         assert len(np.unique(cells, axis=0)) == len(cells)
 
 
+def test_boxes_are_bit_for_bit_those_of_the_grid(make_bag):
+    from zoommil.grid.cells import boxes_of_cells
+
+    bag = make_bag(ratios=(2, 4), num_parents=7, mpp=0.2265)
+    for info in bag.steps:
+        exact = boxes_of_cells(info.rows_columns, (info.origin_x, info.origin_y), info.side)
+        np.testing.assert_array_equal(info.boxes, exact)
+
+
 def test_links_and_corners_that_do_not_fit_are_refused(make_bag):
     bag = make_bag(ratios=(2,), num_parents=2)
     low, high = bag.steps
