@@ -27,6 +27,9 @@ _PUBLIC = {
     "create_model": "zoommil.models.creation",
     "list_models": "zoommil.models.creation",
     "MILOutput": "zoommil.models.model",
+    "Artefact": "zoommil.artefact",
+    "RunSpec": "zoommil.training.run",
+    "train": "zoommil.training.train",
     "ZoomMILError": "zoommil.errors",
 }
 

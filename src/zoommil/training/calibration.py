@@ -19,7 +19,7 @@ class Calibration:
     temperature: float
     loss_before: float
     loss_after: float
-    is_at_bound: bool
+    is_separated: bool  # every slide was right: nothing to calibrate by
 
 
 def fit_temperature(
@@ -28,8 +28,8 @@ def fit_temperature(
     """The temperature that minimises the cross-entropy of ``softmax(logits / temperature)``.
 
     The loss is convex in 1/temperature, so a bounded search in one dimension finds its minimum.
-    Logits that separate validation perfectly have none: the answer is then the lower bound, 0.05,
-    and says so.
+    Where every slide is classified right there is none (sharper is always better on these slides),
+    nothing can be learnt about confidence, and the temperature stays 1.
 
     Raises:
         TrainingError: there are no rows, or the logits are not finite.
@@ -40,17 +40,19 @@ def fit_temperature(
             f"{'finite' if np.isfinite(logits).all() else 'NaN or infinite'} logits; "
             "give at least one slide with finite logits, or set evaluation.calibrate = false."
         )
+    before = cross_entropy(logits, labels)
+    if (logits.argmax(axis=1) == labels).all():
+        return Calibration(1.0, before, before, is_separated=True)
     from scipy.optimize import minimize_scalar
 
     def loss(log_temperature: float) -> float:
         return cross_entropy(logits, labels, float(np.exp(log_temperature)))
 
-    low, high = np.log(BOUNDS)
-    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
-    before = cross_entropy(logits, labels)
-    temperature = float(np.exp(found.x)) if found.fun < before else 1.0
-    is_at_bound = bool(min(found.x - low, high - found.x) < 1e-3)
-    return Calibration(temperature, before, min(float(found.fun), before), is_at_bound)
+    bounds = tuple(np.log(BOUNDS))
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    if found.fun >= before:
+        return Calibration(1.0, before, before, is_separated=False)
+    return Calibration(float(np.exp(found.x)), before, float(found.fun), is_separated=False)
 
 
 def cross_entropy(

@@ -6,6 +6,7 @@ storage type when all of them fit into half of the free memory; otherwise its fi
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoommil.artefact import describe_differences, source_of
+from zoommil.artefact import Artefact, describe_differences, source_of
 from zoommil.bags.bag import Bag, find_steps
 from zoommil.bags.store import open_features, read_bag, read_header
 from zoommil.errors import BagError, TrainingError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Bags = Path | str | Mapping[str, Bag] | Sequence[Bag]
+Count = Callable[[int], None] | None
 _SHARE_OF_MEMORY = 0.5
 
 
@@ -126,6 +128,9 @@ class BagSet:
         """Args: source: where bags come from; examples: slides with their class indices."""
         self.examples = tuple(examples)
         self._source = source
+        self.keys: dict[str, str] = {}  # what each bag was made from
+        self.num_rows: dict[int, int] = {}  # patches of the first step, by index
+        self._must_convert = False
         self._kept: dict[int, LoadedBag] = {}
 
     def __len__(self) -> int:
@@ -136,28 +141,46 @@ class BagSet:
         """The class index of every bag."""
         return [example.label for example in self.examples]
 
-    def prepare(
-        self,
-        model: Model,
-        reference: Bag,
-        *,
-        keep: bool,
-        progress: Callable[[str, int, int], None] | None = None,
-    ) -> None:
+    @property
+    def depth(self) -> int:
+        """How many bags to load ahead: none when all lie in memory as they are used."""
+        return 2 if self._must_convert else 0
+
+    def prepare(self, model: Model, reference: Bag, *, keep: bool, report: Count = None) -> None:
         """Read every bag once: check it against a reference bag, then keep it or map its file.
 
         Raises:
             BagError: a bag that is empty, not finite, or not of the reference's widths.
             TrainingError: a bag of another encoder, grid or precision; both are named.
         """
-        taken = model.takes(reference.num_steps)
         for index, example in enumerate(self.examples):
             bag = self._source.bag(example.slide_id)
-            check_bag(bag, example.slide_id, reference)
-            maps = None if keep else self._source.map_features(example.slide_id, taken)
-            self._kept[index] = as_loaded(bag, example, taken, maps)
-            if progress is not None:
-                progress("reading bags", index + 1, len(self))
+            check_content(bag, example.slide_id)
+            check_kinship(bag, example.slide_id, reference)
+            self._take(index, bag, model, keep=keep)
+            if report is not None:
+                report(index + 1)
+
+    def prepare_for(self, artefact: Artefact, model: Model) -> None:
+        """Check every bag against an artefact; bags of files are memory-mapped.
+
+        Raises:
+            ArtefactError: a bag of another encoder, grid or precision.
+            BagError: a bag that is empty or not finite.
+        """
+        for index, example in enumerate(self.examples):
+            bag = self._source.bag(example.slide_id)
+            check_content(bag, example.slide_id)
+            artefact.check_bag(bag)
+            self._take(index, bag, model, keep=False)
+
+    def _take(self, index: int, bag: Bag, model: Model, *, keep: bool) -> None:
+        example, taken = self.examples[index], model.takes(bag.num_steps)
+        maps = None if keep else self._source.map_features(example.slide_id, taken)
+        self._kept[index] = as_loaded(bag, example, taken, maps)
+        self._must_convert |= maps is not None or bag.dtype == "float16"
+        self.num_rows[index] = len(bag.features[0])
+        self.keys[example.slide_id] = bag.key if bag.provenance else content_key(bag)
 
     def load(self, index: int) -> LoadedBag:
         """The bag of this index in float32."""
@@ -198,8 +221,17 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def check_bag(bag: Bag, slide_id: str, reference: Bag) -> None:
-    """Nothing, or the error that says what keeps this bag from being learnt from."""
+def content_key(bag: Bag) -> str:
+    """The hash of a bag's numbers, for bags that do not say where they come from."""
+    digest = hashlib.sha256()
+    for rows in bag.features:
+        digest.update(repr(rows.shape).encode())
+        digest.update(np.ascontiguousarray(rows).data)
+    return digest.hexdigest()
+
+
+def check_content(bag: Bag, slide_id: str) -> None:
+    """Nothing, or a BagError that says what keeps this bag from being learnt from."""
     for step, rows in enumerate(bag.features):
         if len(rows) == 0:
             raise BagError(
@@ -212,6 +244,10 @@ def check_bag(bag: Bag, slide_id: str, reference: Bag) -> None:
                 f"the bag of {slide_id!r} holds NaN or infinity in {bad} of {len(rows)} rows of "
                 f"step {step}; expected finite numbers. Extract this slide again."
             )
+
+
+def check_kinship(bag: Bag, slide_id: str, reference: Bag) -> None:
+    """Nothing, or the error that says why two bags do not belong together."""
     widths, expected = _widths(bag), _widths(reference)
     if widths != expected:
         raise BagError(

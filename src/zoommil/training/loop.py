@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zoommil.errors import TrainingError
+from zoommil.errors import ModelError, TrainingError
 from zoommil.models.model import Model
 from zoommil.training.calibration import cross_entropy
 from zoommil.training.data import BagSet, LoadedBag
@@ -137,7 +137,7 @@ class Trainer:
         order = self.sampler.epoch()
         batches = [order[i : i + spec.batch_bags] for i in range(0, len(order), spec.batch_bags)]
         total, done = 0.0, 0
-        loading = load_ahead(self.training.load, order, self.stopwatch)
+        loading = load_ahead(self.training.load, order, self.stopwatch, depth=self.training.depth)
         with contextlib.closing(loading):
             for number, batch in enumerate(batches):
                 self._set_progress((self.epoch + number / len(batches)) / spec.epochs)
@@ -153,24 +153,32 @@ class Trainer:
         total = 0.0
         for _ in range(size):
             bag = next(loading).to(self.device)
-            with self._autocast():
-                output = self.model(bag.features, bag.coords, bag.valid)
-                loss = self.model.loss(output, bag.example.label, self._class_weights)
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                raise TrainingError(
-                    f"the loss of slide {bag.example.slide_id!r} is {value} in epoch "
-                    f"{self.epoch + 1}; lower optimiser.lr, set training.clip_norm = 1.0, or set "
-                    "training.autocast = 'off'."
-                )
+            loss = self._loss(bag)
             self.scaler.scale(loss / size).backward()
-            total += value
+            total += float(loss.detach())
         if self.run.training.clip_norm > 0:
             self.scaler.unscale_(self.optimiser)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.run.training.clip_norm)
         self.scaler.step(self.optimiser)
         self.scaler.update()
         return total
+
+    def _loss(self, bag: LoadedBag) -> Float[Tensor, ""]:
+        """One bag's training loss. Raises TrainingError when it is no longer a finite number."""
+        reason = "its loss is NaN or infinite"
+        with self._autocast():
+            try:
+                output = self.model(bag.features, bag.coords, bag.valid)
+                loss = self.model.loss(output, bag.example.label, self._class_weights)
+                if math.isfinite(float(loss.detach())):
+                    return loss
+            except ModelError as error:
+                reason = str(error)
+        raise TrainingError(
+            f"training broke at slide {bag.example.slide_id!r} in epoch {self.epoch + 1}: {reason} "
+            "Its features were finite, so lower optimiser.lr, set training.clip_norm = 1.0, or set "
+            "training.autocast = 'off'."
+        )
 
     def _choose(self, metrics: dict[str, float | None]) -> bool:
         """Whether this epoch is strictly better than the best before; keeps its weights if so."""
@@ -248,7 +256,7 @@ def logits_of(
     """A model's logits of every bag in order, in evaluation mode and without gradients."""
     model.eval()
     rows: list[np.ndarray] = []
-    with contextlib.closing(load_ahead(bags.load, range(len(bags)))) as loading:
+    with contextlib.closing(load_ahead(bags.load, range(len(bags)), depth=bags.depth)) as loading:
         for loaded in loading:
             bag = loaded.to(device)
             rows.append(model(bag.features, bag.coords, bag.valid).logits.float().cpu().numpy())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -17,7 +18,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from zoommil.errors import ConfigError
-from zoommil.files import hash_of, write_text
+from zoommil.files import write_text
 from zoommil.registry import unknown_name
 from zoommil.training.specs import (
     DataSpec,
@@ -109,13 +110,12 @@ class RunSpec(Section):
         """Write the resolved run beside its results."""
         write_text(path, self.to_toml())
 
-    def identity(self) -> str:
-        """The hash of what determines the result: not names, places, loggers or the machine."""
+    def determining(self) -> dict[str, Any]:
+        """What determines the result: no names, places, loggers or machines."""
         table = {key: value for key, value in self.to_table().items() if key not in _NOT_IDENTITY}
-        table["data"] = {
-            key: value for key, value in table["data"].items() if key not in ("cohort", "bags")
-        }
-        return hash_of(table)
+        places = ("cohort", "bags", "split")  # what they hold is hashed, not where they lie
+        table["data"] = {key: value for key, value in table["data"].items() if key not in places}
+        return table
 
     @property
     def out_folder(self) -> Path:
@@ -184,7 +184,12 @@ def toml_of(table: Mapping[str, Any]) -> str:
 
 
 def _toml_key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() else json.dumps(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_text(key)
+
+
+def _toml_text(text: str) -> str:
+    """A basic string: JSON's escapes, and the one control character that JSON leaves alone."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml_value(value: Any) -> str:
@@ -195,7 +200,7 @@ def _toml_value(value: Any) -> str:
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     if isinstance(value, float):
         return repr(value)
-    return json.dumps(value, ensure_ascii=False)
+    return _toml_text(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _recipe_of(asked: dict[str, Any]) -> dict[str, Any]:

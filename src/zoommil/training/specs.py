@@ -25,7 +25,10 @@ class DataSpec(Section):
 
     cohort: str = ""
     bags: str = ""
-    split: str = ""  # a file of `zoommil split` or another tool; empty: the fractions below
+    split: str = (
+        ""  # a file of `zoommil split` or another tool; empty: the cohort's columns, else a draw
+    )
+    fold: int = Field(default=0, ge=0)  # which split, where there are several
     val_fraction: float = Field(default=0.15, gt=0, lt=1)
     test_fraction: float = Field(default=0.2, ge=0, lt=1)
     split_seed: int = 0
