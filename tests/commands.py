@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 NUM_SLIDES = 4
@@ -36,3 +37,27 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
 def bags_in(folder: Path) -> dict[str, bytes]:
     """The bag files of a folder by name."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.h5"))}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended in this process."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def run_here(capsys, monkeypatch, *arguments: str | Path) -> Ended:
+    """Run a zoommil command in this process, exactly as the console script does."""
+    from zoommil.cli.app import main
+
+    monkeypatch.setattr(sys, "argv", ["zoommil", *map(str, arguments)])
+    capsys.readouterr()
+    try:
+        main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    captured = capsys.readouterr()
+    return Ended(code, captured.out, captured.err)

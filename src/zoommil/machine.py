@@ -10,8 +10,12 @@ import contextlib
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""How numeric libraries are told their number of threads, before they are imported."""
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -69,3 +73,18 @@ def resident_memory_bytes() -> int:
     import psutil
 
     return psutil.Process().memory_info().rss
+
+
+@contextlib.contextmanager
+def pinned_threads(threads: int) -> Iterator[None]:
+    """Processes started inside run this many threads per numeric library."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -11,17 +11,14 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
-Arguments = ParamSpec("Arguments")
+from zoommil.machine import pinned_threads
+
 Value = TypeVar("Value")
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-
-def run_isolated(
-    function: Callable[Arguments, Value], *args: Arguments.args, **kwargs: Arguments.kwargs
-) -> Value:
+def run_isolated(function: Callable[..., Value], *args: Any, **kwargs: Any) -> Value:
     """What the function returns when a new process calls it."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context) as pool:
@@ -31,18 +28,12 @@ def run_isolated(
 @contextmanager
 def pinned(threads: int) -> Iterator[None]:
     """This process and those started inside see so many cores and threads."""
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     if cores is not None:
         os.sched_setaffinity(0, sorted(cores)[:threads])
     try:
-        yield
+        with pinned_threads(threads):
+            yield
     finally:
         if cores is not None:
             os.sched_setaffinity(0, cores)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

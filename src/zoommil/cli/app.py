@@ -14,9 +14,11 @@ from typing import Annotated
 import typer
 
 from zoommil import __version__
-from zoommil.cli import terminal
+from zoommil.cli import bench, terminal
+from zoommil.cli.convert import convert
 from zoommil.cli.extract import extract
 from zoommil.cli.info import info
+from zoommil.cli.split import split
 from zoommil.cli.tissue import tissue
 from zoommil.errors import ZoomMILError
 
@@ -30,22 +32,34 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-SLIDES = "From slides to bags"
+INTERRUPTED = 130
+SLIDES, TRAINING, TOOLS = "From slides to bags", "From bags to a model", "Beside"
 app.command(rich_help_panel=SLIDES)(info)
 app.command(rich_help_panel=SLIDES)(tissue)
 app.command(rich_help_panel=SLIDES)(extract)
+app.command(rich_help_panel=TRAINING)(split)
+app.command(rich_help_panel=TOOLS)(convert)
+app.add_typer(bench.app, name="bench", rich_help_panel=TOOLS)
+
+
+def _print_version(is_wanted: bool | None) -> None:
+    if is_wanted:
+        typer.echo(f"zoommil {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool | None,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
 ) -> None:
     """Whole-slide image classification that learns where to look."""
-    if version:
-        typer.echo(f"zoommil {__version__}")
-        raise typer.Exit
     terminal.set_up_logging(logging.DEBUG if debug else logging.INFO if verbose else None)
 
 
@@ -59,9 +73,10 @@ def main() -> None:
             raise
         terminal.fail(f"{type(error).__name__}: {error}")
         sys.exit(1)
-    except KeyboardInterrupt:
-        terminal.fail("interrupted. What was finished is kept; the same command goes on from here.")
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            terminal.fail("interrupted. What was finished is kept; the same command goes on.")
+        raise
     except BrokenPipeError:  # the reader of our output, as in `zoommil ... | head`, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

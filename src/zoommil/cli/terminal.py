@@ -81,7 +81,9 @@ def progress(description: str, total: int, unit: str) -> Iterator[Advance]:
         task = bars.add_task(description, total=total, note="")
 
         def advance(steps: int = 1, note: str | None = None) -> None:
-            bars.update(task, advance=steps, **({} if note is None else {"note": note}))
+            bars.advance(task, steps)
+            if note is not None:
+                bars.update(task, note=note)
 
         yield advance
 

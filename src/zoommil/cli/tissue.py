@@ -109,7 +109,7 @@ def _write_sheet(previews: list[Preview], path: Path, columns: int) -> None:
     from PIL import Image
 
     from zoommil.files import atomic_path
-    from zoommil.grid.overlay import contact_sheet
+    from zoommil.grid.contact_sheet import contact_sheet
 
     entries = [(p.slide_id, p.picture, p.caption) for p in previews]
     sheet = contact_sheet(entries, num_columns=columns)

@@ -6,9 +6,7 @@ imported, so that N workers never run N times as many threads as there are cores
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,9 +16,7 @@ from typing import Any
 
 from zoommil.engines.engine import Outcome, Setup
 from zoommil.errors import ConfigError, ZoomMILError
-from zoommil.machine import num_cores
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from zoommil.machine import num_cores, pinned_threads
 
 _DIED = (
     "its worker process ended without an answer, twice (killed, out of memory, or a crash in "
@@ -71,7 +67,7 @@ class LocalEngine:
     def _run_pool(self, setup: Setup, numbered: list[tuple[int, Any]], workers: int):
         """Yield outcomes; return the tasks left unanswered when a worker died, in order."""
         context = multiprocessing.get_context("spawn")
-        with _pinned_threads(self.threads_per_worker):
+        with pinned_threads(self.threads_per_worker):
             pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(setup,))
             pending: dict[Future, tuple[int, Any]] = {
                 pool.submit(_apply, task): (index, task) for index, task in numbered
@@ -119,18 +115,3 @@ def _terminate(pool: ProcessPoolExecutor) -> None:
     for process in list((pool._processes or {}).values()):
         process.terminate()
     pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextlib.contextmanager
-def _pinned_threads(threads: int) -> Iterator[None]:
-    """Children started inside see this many threads per numeric library."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
