@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -20,6 +20,7 @@ _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _JPEG_MAGIC = b"\xff\xd8\xff"
 
 
+@runtime_checkable
 class ImageSource(Protocol):
     """What a kind of image file offers: its levels, and the decoded blocks of each."""
 
@@ -61,7 +62,7 @@ class ImageSlide(Slide):
         mpp: float | None = None,
         scale: Scale = "physical",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> Self:
+    ) -> Slide:
         """The open slide of an image file or of an array (height, width[, 1, 3 or 4])."""
         image = _source_of(source)
         try:

@@ -26,6 +26,7 @@ _MIRRORED = {2, 3, 6, 7}
 _FLIPPED = {3, 4, 7, 8}
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _ASSOCIATED, _UNASSOCIATED = 1, 2
+_JPEG = 7
 _DECODED_TO_RGB = {6, 7, 33003, 33004, 33005, 34712, 34933, 34934}  # JPEG and its kin
 
 CountBytes = Callable[[int], None]
@@ -45,6 +46,7 @@ class TiffPageImage:
         self._orientation = orientation_of(page)
         self._raw_size = (page.imagewidth, page.imagelength)
         _check_supported(page, name)
+        _check_complete(page, name)
         self._mapped = _map_pixels(page)
         self._segment_size = self._find_segment_size()
         block_size = self._find_block_size()
@@ -169,10 +171,20 @@ class TiffPageImage:
         if len(data) < num_bytes:
             raise ValueError(f"the file ends {num_bytes - len(data)} bytes early")
         count_bytes(num_bytes)
+        if page.compression == _JPEG:
+            _check_jpeg(data, page.jpegtables)
         segment = page.decode(data, index, jpegtables=page.jpegtables)[0]
         if segment is None:
             return None
         return segment.reshape(segment.shape[-3:])
+
+
+def _check_jpeg(data: bytes, tables: bytes | None) -> None:
+    """Refuse a damaged JPEG stream, which the codec would fill up with gray. ValueError."""
+    import simplejpeg
+
+    whole = tables[:-2] + data[2:] if tables else data
+    simplejpeg.decode_jpeg(whole, colorspace="GRAY", strict=True, min_factor=8)
 
 
 def orientation_of(page: tifffile.TiffPage) -> int:
@@ -200,6 +212,17 @@ def _check_supported(page: tifffile.TiffPage, name: str) -> None:
         raise SlideError(
             f"{name!r} is compressed in a way ({page.compression!s}) that cannot be decoded. "
             "Convert it to a common one (JPEG, LZW, deflate)."
+        )
+
+
+def _check_complete(page: tifffile.TiffPage, name: str) -> None:
+    """Refuse a file that ends before its pixels do. Raises SlideError."""
+    end = max(map(sum, zip(page.dataoffsets, page.databytecounts, strict=True)), default=0)
+    size = page.parent.filehandle.size
+    if end > size:
+        raise SlideError(
+            f"{name!r} is truncated: {size:,} bytes, but its pixels end at {end:,}. "
+            "Copy the file again."
         )
 
 

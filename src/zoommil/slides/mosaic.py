@@ -8,7 +8,7 @@ the next finer level, recursively and piece by piece, so memory stays bounded ho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -25,6 +25,7 @@ Key = tuple[int, int, int]
 Box = tuple[int, int, int, int]
 
 
+@runtime_checkable
 class BlockSource(Protocol):
     """What a mosaic needs of a reader (see ``slide.Slide`` for the contract)."""
 

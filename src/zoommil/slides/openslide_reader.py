@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import openslide
@@ -51,7 +51,7 @@ class OpenSlideSlide(Slide):
         mpp: float | None = None,
         scale: Scale = "physical",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> Self:
+    ) -> Slide:
         """The open slide of a path. Raises SlideError where OpenSlide cannot open it."""
         handle = _open_handle(source, cache_bytes)
         try:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -127,7 +127,7 @@ class Slide(ABC):
         mpp: float | None = None,
         scale: Scale = "physical",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> Self:
+    ) -> Slide:
         """The open slide of a path (or, for readers that take one, an array)."""
 
     @abstractmethod
@@ -316,7 +316,7 @@ class Slide(ABC):
             self._cache.clear()
             self._release()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Slide:
         return self
 
     def __exit__(
