@@ -7,7 +7,7 @@ wholes by comparing the rank with a density map at the centre.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Float64, UInt8, UInt16
@@ -31,6 +31,16 @@ class GlandStyle:
 
 NORMAL_GLANDS = GlandStyle((28.0, 50.0), 7.0, 24.0, 0.55, 1.7, 7.2, 0.25)
 CROWDED_GLANDS = GlandStyle((30.0, 60.0), 2.0, 30.0, 0.08, 2.1, 7.4, 0.85)
+
+
+def style_between(first: GlandStyle, second: GlandStyle, share: float) -> GlandStyle:
+    """A style ``share`` of the way from the first to the second."""
+    mixed = {}
+    for field in fields(GlandStyle):
+        one, two = getattr(first, field.name), getattr(second, field.name)
+        values = np.asarray(one) + share * (np.asarray(two) - np.asarray(one))
+        mixed[field.name] = tuple(values.tolist()) if values.ndim else float(values)
+    return GlandStyle(**mixed)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ def draw_glands(
     number = np.zeros((side_px, side_px), np.uint16)
     canvas = _Canvas(side_px, mpp, planes[0], planes[1], planes[2], number, [])
     grain = periodic_noise(side_px, 5.0 / mpp, generator)
-    places = _place(style, side_px * mpp, generator)
+    places = place_circles(style.radius_um, style.gap_um, 40, side_px * mpp, generator)
     for index, (x, y, radius) in enumerate(places, start=1):
         _draw_gland(canvas, style, index, (x, y), radius, grain, generator)
     coats = {}
@@ -101,20 +111,24 @@ def paste_darkest(
     plane[where] = np.maximum(plane[where], picture)
 
 
-def _place(
-    style: GlandStyle, side_um: float, generator: np.random.Generator
+def place_circles(
+    radius_um: tuple[float, float],
+    gap_um: float,
+    effort: int,
+    side_um: float,
+    generator: np.random.Generator,
 ) -> list[tuple[float, float, float]]:
-    """Circles that do not touch on the torus, the larger ones placed first."""
-    low, high = style.radius_um
-    num_tries = int(40 * (side_um / (low + high)) ** 2)
+    """Circles (x, y, radius) that do not touch on the torus, the larger ones placed first."""
+    low, high = radius_um
+    num_tries = int(effort * (side_um / (low + high)) ** 2)
     radii = np.sort(generator.uniform(low, high, num_tries))[::-1]
     tries = np.column_stack([generator.uniform(0.0, side_um, (num_tries, 2)), radii])
     kept = np.zeros((0, 3))
     for part in np.array_split(tries, max(1, num_tries // 64)):
-        free = part[~_touches(part, kept, side_um, style.gap_um).any(1)]
+        free = part[~_touches(part, kept, side_um, gap_um).any(1)]
         accepted = np.zeros((0, 3))
         for circle in free[:, None]:
-            if not _touches(circle, accepted, side_um, style.gap_um).any():
+            if not _touches(circle, accepted, side_um, gap_um).any():
                 accepted = np.concatenate([accepted, circle])
         kept = np.concatenate([kept, accepted])
     return [(float(x), float(y), float(r)) for x, y, r in kept]

@@ -30,17 +30,17 @@ class NucleusKind:
 
 
 KINDS = {
-    "benign": NucleusKind(7.6, 6.4, 0.08, 0.95, coarse=0.10, turned=0.4),
-    "low_grade": NucleusKind(14.0, 3.7, 0.10, 0.98, coarse=0.10, turned=0.12),
+    "benign": NucleusKind(7.6, 6.4, 0.08, 0.74, coarse=0.10, turned=0.4),
+    "low_grade": NucleusKind(14.0, 3.7, 0.10, 0.76, coarse=0.10, turned=0.12),
     "high_grade": NucleusKind(
-        11.5, 9.6, 0.24, 0.62, vesicular=0.55, irregular=0.13, nucleolus=0.9, coarse=0.3, turned=9.0
+        11.5, 9.6, 0.24, 0.50, vesicular=0.55, irregular=0.13, nucleolus=0.75, coarse=0.3, turned=9.0
     ),
     "tumor": NucleusKind(
-        11.5, 9.6, 0.24, 0.62, vesicular=0.55, irregular=0.13, nucleolus=0.9, coarse=0.3, turned=9.0
+        11.5, 9.6, 0.24, 0.50, vesicular=0.55, irregular=0.13, nucleolus=0.75, coarse=0.3, turned=9.0
     ),
-    "reactive": NucleusKind(9.4, 6.2, 0.16, 0.85, vesicular=0.2, coarse=0.2, turned=0.5),
-    "lymphocyte": NucleusKind(6.6, 6.0, 0.10, 1.15, irregular=0.05, coarse=0.22, turned=9.0),
-    "fibroblast": NucleusKind(14.0, 3.2, 0.25, 0.85, coarse=0.12, turned=0.15),
+    "reactive": NucleusKind(9.4, 6.2, 0.16, 0.66, vesicular=0.2, coarse=0.2, turned=0.5),
+    "lymphocyte": NucleusKind(6.4, 5.8, 0.10, 0.85, irregular=0.05, coarse=0.22, turned=9.0),
+    "fibroblast": NucleusKind(14.0, 3.2, 0.25, 0.62, coarse=0.12, turned=0.15),
 }
 
 

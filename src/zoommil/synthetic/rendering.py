@@ -17,7 +17,8 @@ from zoommil.synthetic.textures import RankedSwatch, Swatch
 from zoommil.synthetic.tissue_shapes import TissueMaps
 
 NOISE_PX = 256  # the period of the scanner's noise: a tile, so that bare tiles are all alike
-_MARGIN_UM = 110.0  # the largest displacement of a texture
+_MARGIN_UM = 80.0  # the largest displacement of a texture
+_BENT = 3.0  # how much more the stroma is displaced
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,7 @@ def render_block(
 
     place = _Place.of(scene, x, y, width, height)
     tissue = place.tissue_cover()
-    hematoxylin, eosin = place.warped(
-        (scene.stroma.hematoxylin, scene.stroma.eosin), scene.origins[0]
-    )
+    hematoxylin, eosin = place.stroma()
     fat = place.coarse(scene.maps.fat)
     if fat.max() > 96:
         cover = np.clip((fat.astype(np.float32) - 128 + place.edge * 3) * 5 + 128, 0, 255)
@@ -104,7 +103,8 @@ class _Place:
     width: int
     height: int
     edge: np.ndarray
-    sway: tuple[np.ndarray, np.ndarray]
+    sway: np.ndarray  # displacement in px, height x width x (x, y)
+    maps: tuple[np.ndarray, np.ndarray]  # where to look in a crop with the margin around it
     margin: int
 
     @staticmethod
@@ -112,15 +112,49 @@ class _Place:
         import cv2
 
         margin = int(_MARGIN_UM / scene.mpp) + 2
-        place = _Place(scene, x, y, width, height, np.empty(0), (np.empty(0), np.empty(0)), margin)
+        nothing = np.empty(0)
+        place = _Place(scene, x, y, width, height, nothing, nothing, (nothing, nothing), margin)
         (place.edge,) = place.wrapped((scene.edge_um,), 3)
-        sway = place.coarse(scene.maps.sway_um) * np.float32(1 / scene.mpp)
-        np.clip(sway, 2 - margin, margin - 2, out=sway)
-        sway[..., 0] += np.arange(width, dtype=np.float32) + margin
-        sway[..., 1] += (np.arange(height, dtype=np.float32) + margin)[:, None]
-        first, second = cv2.convertMaps(sway, None, cv2.CV_16SC2)
-        place.sway = (first, second)
+        place.sway = place.coarse(scene.maps.sway_um) * np.float32(1 / scene.mpp)
+        np.clip(place.sway, 2 - margin, margin - 2, out=place.sway)
+        place.maps = place.look_up(1.0)
         return place
+
+    def look_up(self, strength: float) -> tuple[np.ndarray, np.ndarray]:
+        """Where the pixels look in a crop that has the margin, times the strength, around it."""
+        import cv2
+
+        margin = round(self.margin * strength)
+        where = self.sway * np.float32(strength)
+        where[..., 0] += np.arange(self.width, dtype=np.float32) + margin
+        where[..., 1] += (np.arange(self.height, dtype=np.float32) + margin)[:, None]
+        first, second = cv2.convertMaps(where, None, cv2.CV_16SC2)
+        return first, second
+
+    def stroma(self) -> list[np.ndarray]:
+        """Two stretches of the collagen swatch, one turned, woven into one another."""
+        import cv2
+
+        swatch, origins = self.scene.stroma, self.scene.origins
+        margin = round(self.margin * _BENT)
+        size = (self.width + 2 * margin, self.height + 2 * margin)
+        weave = self.coarse(self.scene.maps.weave).astype(np.float32)
+        weave = np.clip((weave - 128 + self.edge * 4) * 3 + 128, 0, 255).astype(np.uint8)
+        planes = (swatch.hematoxylin, swatch.eosin)
+        maps = self.look_up(_BENT)
+        looks = []
+        for is_turned, origin in ((False, origins[0]), (True, origins[6])):
+            if weave.max() == 0 if is_turned else weave.min() == 255:
+                continue
+            left, top = self.x + origin[0] - margin, self.y + origin[1] - margin
+            if is_turned:
+                parts = [_crop(plane, top, left, size[1], size[0]).T for plane in planes]
+            else:
+                parts = [_crop(plane, left, top, *size) for plane in planes]
+            looks.append(cv2.split(cv2.remap(cv2.merge(parts), *maps, cv2.INTER_LINEAR)))
+        if len(looks) == 1:
+            return list(looks[0])
+        return [_blend(below, above, weave) for below, above in zip(*looks, strict=True)]
 
     def coarse(self, field: np.ndarray) -> np.ndarray:
         """A coarse map at every pixel of the block."""
@@ -185,7 +219,7 @@ class _Place:
         parts = [_crop(plane, left, top, *size) for plane in planes]
         merged = cv2.merge(parts) if len(parts) > 1 else parts[0]
         method = cv2.INTER_NEAREST if is_nearest else cv2.INTER_LINEAR
-        moved = cv2.remap(merged, self.sway[0], None if is_nearest else self.sway[1], method)
+        moved = cv2.remap(merged, self.maps[0], None if is_nearest else self.maps[1], method)
         return [moved] if moved.ndim == 2 or len(parts) == 1 else list(cv2.split(moved))
 
 

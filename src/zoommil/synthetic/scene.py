@@ -7,16 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zoommil.synthetic.glands import CROWDED_GLANDS, NORMAL_GLANDS, GlandSwatch, draw_glands
+from zoommil.synthetic.glands import (
+    CROWDED_GLANDS,
+    NORMAL_GLANDS,
+    GlandSwatch,
+    draw_glands,
+    style_between,
+)
 from zoommil.synthetic.lesions import Region, place_regions, region_mask
 from zoommil.synthetic.matching import match_low_magnification
-from zoommil.synthetic.noise import periodic_noise
+from zoommil.synthetic.noise import open_noise, periodic_noise
 from zoommil.synthetic.nuclei import KINDS, draw_nuclei
 from zoommil.synthetic.rendering import NOISE_PX, GlandLayer, SlideScene
 from zoommil.synthetic.spec import SlideSpec
 from zoommil.synthetic.stains import colour_table, sample_stain
 from zoommil.synthetic.textures import draw_fat, draw_lymphocytes, draw_stroma
 from zoommil.synthetic.tissue_shapes import TissueMaps, as_bytes, draw_tissue_maps
+from zoommil.synthetic.vessels import draw_vessels
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def _gland_layers(
     if spec.hint:
         crowded = _draw_style(spec, seed, "crowded", side_px)
         elsewhere = glands * np.clip(1 - 2.2 * np.maximum(in_focus, in_decoy), 0, 1)
-        fill = 255.0 * spec.hint_strength
+        fill = 245.0
         focus_density = fill * np.where(in_focus > 0.45, 1, 0)
         decoy_density = fill * np.where(in_decoy > 0.15, np.clip(in_decoy * 1.1, 0, 1), 0)
     else:
@@ -131,19 +138,30 @@ def _gland_layers(
         elsewhere = glands * (in_focus < 0.45)
         focus_density = glands * (in_focus >= 0.45)
         decoy_density = np.zeros_like(glands)
+    reactive = _reactive_patches(maps, stream_of(seed, "reactive"))
+    vessels = draw_vessels(side_px, spec.mpp, stream_of(seed, "vessels"))
+    sparse = np.where(maps.fat > 64, 60, 110) * (1 - glands / 255) * (np.maximum(focus, decoy) < 90)
+    home, other = _pair(origins[4]), _pair(origins[5 if spec.hint else 4])
     layers = [
-        GlandLayer(_bytes(elsewhere), normal, "benign", _pair(origins[4])),
-        GlandLayer(_bytes(decoy_density), crowded, "benign", _pair(origins[5])),
-        GlandLayer(
-            _bytes(focus_density), crowded, spec.nuclei, _pair(origins[5 if spec.hint else 4])
-        ),
+        GlandLayer(_bytes(sparse), vessels, "benign", _pair(origins[7])),
+        GlandLayer(_bytes(elsewhere * ~reactive), normal, "benign", home),
+        GlandLayer(_bytes(elsewhere * reactive), normal, "reactive", home),
+        GlandLayer(_bytes(decoy_density), crowded, "benign", other),
+        GlandLayer(_bytes(focus_density), crowded, spec.nuclei, other),
     ]
     return tuple(layer for layer in layers if layer.density.any())
 
 
+def _reactive_patches(maps: TissueMaps, generator: np.random.Generator) -> np.ndarray:
+    """Where harmless glands have larger nuclei: variation that says nothing of the class."""
+    noise = open_noise(*maps.depth_um.shape, 900.0 / maps.um_per_px, generator)
+    return noise > 0.6
+
+
 def _draw_style(spec: SlideSpec, seed: int, name: str, side_px: int) -> GlandSwatch:
-    style = {"normal": NORMAL_GLANDS, "crowded": CROWDED_GLANDS}[name]
-    kinds = ["benign"]
+    share = {"normal": 0.0, "crowded": spec.hint_strength}[name]
+    style = style_between(NORMAL_GLANDS, CROWDED_GLANDS, share)
+    kinds = ["benign", "reactive"] if name == "normal" else ["benign"]
     if spec.is_lesion and (name == "crowded" or not spec.hint):
         kinds.append(spec.nuclei)
     nuclei = {k: draw_nuclei(KINDS[k], spec.mpp, stream_of(seed, "nuclei-" + k)) for k in kinds}

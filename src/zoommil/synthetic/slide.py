@@ -163,14 +163,17 @@ class _Strip:
     def __init__(
         self, spec: SlideSpec, scene: SlideScene, writer: PyramidWriter, index: int
     ) -> None:
+        import cv2
+
         self._spec, self._writer, self._index = spec, writer, index
         self._level = level_layouts(
             spec.size_px[0], spec.size_px[1], spec.downsamples, spec.tile_px
         )[index]
         self._block_px = spec.block_px // self._level.downsample
-        self._bare = bare_glass(scene, spec.tile_px, spec.tile_px)
-        self._mean = self._bare.reshape(-1, 3).mean(0).round().astype(np.uint8)
-        self._glass = encode_tile(np.broadcast_to(self._mean, self._bare.shape), spec.quality)
+        side = self._block_px
+        bare = bare_glass(scene, spec.block_px, spec.block_px)
+        self._bare = cv2.resize(bare, (side, side), interpolation=cv2.INTER_AREA)
+        self._glass = encode_tile(self._bare_box(spec.tile_px, spec.tile_px), spec.quality)
         self._height = max(spec.tile_px, self._block_px)
         self._pixels = np.empty((self._height, self._level.columns * spec.tile_px, 3), np.uint8)
         self._top = 0
@@ -193,8 +196,13 @@ class _Strip:
         if self._top < self._level.height:
             self._write()
 
+    def _bare_box(self, height: int, width: int) -> np.ndarray:
+        side = self._block_px
+        copies = (-(-height // side), -(-width // side), 1)
+        return np.tile(self._bare, copies)[:height, :width]
+
     def _clear(self) -> None:
-        self._pixels[:] = self._mean
+        self._pixels[:] = self._bare_box(*self._pixels.shape[:2])
         self._used = np.zeros(self._level.columns, bool)
 
     def _write(self) -> None:

@@ -43,7 +43,7 @@ class SlideSpec(BaseModel):
     focus_mm: tuple[float, float] = (0.5, 2.0)
 
     hint: bool = True
-    hint_strength: Share = 0.9
+    hint_strength: Share = 0.6
     class_visible_low: bool = False
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ def sample_stain(generator: np.random.Generator, variation: float = 1.0) -> Stai
     glass = lamp + generator.uniform(-2.0, 2.0, 3)
     return Stain(
         hematoxylin=_triple(hematoxylin * strengths[0]),
-        eosin=_triple(eosin * strengths[1]),
+        eosin=_triple(0.92 * eosin * strengths[1]),
         glass=_triple(glass),
     )
 

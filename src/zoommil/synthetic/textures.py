@@ -100,7 +100,7 @@ def draw_fat(side_px: int, mpp: float, generator: np.random.Generator) -> Swatch
         gap, matrix, (side_px, side_px), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     )
     grain = periodic_noise(side_px, 14.0 / mpp, generator)
-    wall = np.clip((3.6 + 1.6 * grain - gap) / 3.0, 0, 1)
+    wall = np.clip((3.4 + 0.7 * grain - gap) / 2.6, 0, 1)
     eosin = np.clip(wall * (42 + 6 * grain) + 1, 0, 255).astype(np.uint8)
     hematoxylin = np.clip(wall * (9 + 3 * grain), 0, 255).astype(np.uint8)
     return Swatch(hematoxylin, eosin)

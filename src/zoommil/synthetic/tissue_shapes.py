@@ -28,6 +28,7 @@ class TissueMaps:
     lymphocytes: UInt8[np.ndarray, "height width"]
     hematoxylin_tint: UInt8[np.ndarray, "height width"]
     eosin_tint: UInt8[np.ndarray, "height width"]
+    weave: UInt8[np.ndarray, "height width"]  # which way the collagen runs
     sway_um: Float32[np.ndarray, "height width 2"]  # displacement of textures
 
 
@@ -64,6 +65,7 @@ def draw_tissue_maps(
         lymphocytes=as_bytes(np.maximum(patches * 0.85, sparse) * (1 - fatty)),
         hematoxylin_tint=as_bytes((1 + 0.07 * noise(1300, 2)) * (128 / 255)),
         eosin_tint=as_bytes((1 + 0.13 * noise(1500, 3) - 0.3 * glandular) * (128 / 255)),
+        weave=as_bytes(0.5 + 0.45 * noise(1000)),
         sway_um=sway,
     )
 
