@@ -13,22 +13,28 @@ from jaxtyping import Bool, Int16, UInt8
 
 _BLACK_LEVEL = 64  # brightest channel; the densest stained tissue at 8 um per pixel lies above
 _BLACK_CHROMA = 24
-_NEAR_BLACK_MEAN = 0.01 * 255  # outside-of-scan areas written as black
-_STRONG_SATURATION = 0.5
+_STRONG_SATURATION = 0.4
 _STRONG_CHROMA = 60
 _RED_SATURATION = 0.75
 _RED_LEVEL = 130
 _RIM_PX = 2
 
 
+def extremes(
+    image: UInt8[np.ndarray, "height width 3"],
+) -> tuple[UInt8[np.ndarray, "height width"], UInt8[np.ndarray, "height width"]]:
+    """Each pixel's brightest and darkest channel, much quicker than reducing the last axis."""
+    red, green, blue = (image[:, :, channel] for channel in range(3))
+    brightest = np.maximum(np.maximum(red, green), blue)
+    return brightest, np.minimum(np.minimum(red, green), blue)
+
+
 def black_areas(
     image: UInt8[np.ndarray, "height width 3"],
 ) -> Bool[np.ndarray, "height width"]:
     """Where the picture is black as no tissue is: borders, outside of the scan."""
-    brightest = image.max(axis=2)
-    chroma = brightest - image.min(axis=2)
-    dark = (brightest < _BLACK_LEVEL) & (chroma < _BLACK_CHROMA)
-    return dark | (image.mean(axis=2, dtype=np.float32) <= _NEAR_BLACK_MEAN)
+    brightest, darkest = extremes(image)
+    return (brightest < _BLACK_LEVEL) & (brightest - darkest < _BLACK_CHROMA)
 
 
 def ink_marks(
@@ -36,8 +42,8 @@ def ink_marks(
 ) -> Bool[np.ndarray, "height width"]:
     """Where the picture is coloured as only ink is: blue, cyan, green or red pens."""
     red, green, blue = (image[:, :, channel].astype(np.int16) for channel in range(3))
-    brightest = image.max(axis=2).astype(np.int16)
-    chroma = brightest - image.min(axis=2)
+    brightest, darkest = (part.astype(np.int16) for part in extremes(image))
+    chroma = brightest - darkest
     return _cold_ink(red, green, blue, brightest, chroma) | _red_ink(red, green, blue, chroma)
 
 

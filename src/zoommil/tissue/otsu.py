@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Int16, UInt8
 
-from zoommil.tissue.ink import black_areas, ink_marks, with_rim
+from zoommil.tissue.ink import black_areas, extremes, ink_marks, with_rim
 from zoommil.tissue.spec import OtsuSettings, TissueSpec
 from zoommil.tissue.thresholds import otsu_of_integers
 
@@ -47,7 +47,7 @@ def glass_colour(
     Pure white is what readers fill unscanned areas with. Where a quarter of the picture is a
     clear, even grey below it, that is the glass.
     """
-    brightest, darkest = image.max(axis=2), image.min(axis=2)
+    brightest, darkest = extremes(image)
     chroma = brightest - darkest
     bright = (darkest >= _GLASS_LEVEL) & (chroma <= _GLASS_CHROMA) & ~excluded
     if bright.sum() < _WORTH_SAYING * bright.size:
@@ -74,9 +74,9 @@ def contrast_to_glass(
     painted[excluded] = glass
     if sigma_px > 0:  # 8-bit Gaussian blur is fixed-point in OpenCV: bit-exact everywhere
         painted = cv2.GaussianBlur(painted, (0, 0), sigma_px, borderType=cv2.BORDER_REPLICATE)
-    drop = cv2.subtract(np.broadcast_to(glass, painted.shape).copy(), painted)
-    grey = drop.min(axis=2).astype(np.int16)
-    return _UNIT * (drop.max(axis=2).astype(np.int16) - grey) + grey
+    drop = glass - np.minimum(painted, glass)
+    strongest, grey = (part.astype(np.int16) for part in extremes(drop))
+    return _UNIT * (strongest - grey) + grey
 
 
 def contrast_threshold(contrast: Int16[np.ndarray, " pixel"], settings: OtsuSettings) -> int:

@@ -7,7 +7,8 @@ the border too: neither is exact).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -16,15 +17,23 @@ from shapely.geometry.base import BaseGeometry
 
 
 def outlines_of(mask: Bool[np.ndarray, "height width"]) -> list[Polygon]:
-    """The pieces of a mask as polygons with holes in mask pixels, top to bottom."""
-    import shapely
+    """The pieces of a mask as valid polygons with holes in mask pixels, top to bottom.
 
-    if not mask.any():
-        return []
-    left, top, right, bottom = _rectangles(mask)
-    merged = shapely.union_all(shapely.box(left, top, right, bottom))
-    pieces = shapely.get_parts(shapely.simplify(merged, 0))
-    return sorted(shapely.normalize(pieces), key=lambda piece: (piece.bounds[1], piece.bounds[0]))
+    Pixels that touch at a corner only are separate pieces.
+    """
+    from scipy import ndimage
+
+    labels = np.zeros(mask.shape, dtype=np.int32)
+    ndimage.label(mask, output=labels)
+    exteriors: dict[int, np.ndarray] = {}
+    holes: dict[int, list[np.ndarray]] = defaultdict(list)
+    for ring in _rings(mask):
+        label = labels[_pixel_inside(ring)]
+        if _is_clockwise(ring):
+            exteriors[label] = ring
+        else:
+            holes[label].append(ring)
+    return [Polygon(exteriors[label], holes[label]) for label in sorted(exteriors)]
 
 
 def rasterise(
@@ -51,22 +60,86 @@ def rasterise(
     return mask
 
 
-def _rectangles(
+def _rings(mask: Bool[np.ndarray, "height width"]) -> Iterator[Int[np.ndarray, "corner 2"]]:
+    """The simple rings (x, y) along pixel edges around a mask, tissue on the right-hand side."""
+    start, direction, successor, stride = _directed_edges(mask)
+    next_edge, is_done = successor.tolist(), bytearray(len(start))
+    for first in range(len(start)):
+        if is_done[first]:
+            continue
+        ring, edge = [], first
+        while not is_done[edge]:
+            is_done[edge] = True
+            ring.append(edge)
+            edge = next_edge[edge]
+        turns = direction[ring] != np.roll(direction[ring], 1)
+        for corners in _simple_rings(start[ring][turns].tolist()):
+            rows, columns = np.divmod(np.array(corners), stride)
+            yield np.stack([columns, rows], axis=1)
+
+
+def _directed_edges(
     mask: Bool[np.ndarray, "height width"],
-) -> tuple[Int[np.ndarray, " run"], ...]:
-    """Left, top, right, bottom of rectangles that tile the mask: runs, merged down while equal."""
-    height, width = mask.shape
-    padded = np.zeros((height, width + 2), dtype=np.int8)
-    padded[:, 1:-1] = mask
-    steps = np.diff(padded, axis=1)
-    row, left = np.nonzero(steps == 1)
-    _, right = np.nonzero(steps == -1)
-    order = np.lexsort((row, right, left))
-    row, left, right = row[order], left[order], right[order]
-    same = (np.diff(left) == 0) & (np.diff(right) == 0) & (np.diff(row) == 1)
-    first = np.flatnonzero(np.concatenate([[True], ~same]))
-    last = np.concatenate([first[1:], [len(row)]]) - 1
-    return left[first], row[first], right[first], row[last] + 1
+) -> tuple[Int[np.ndarray, " edge"], Int[np.ndarray, " edge"], Int[np.ndarray, " edge"], int]:
+    """Every pixel edge between tissue and not: start corner, direction, and the edge after it.
+
+    Corners are numbered row by row with the returned stride; directions are right, down, left, up.
+    """
+    padded = np.pad(mask, 1)
+    stride = mask.shape[1] + 1
+    above, below = padded[:-1, 1:-1], padded[1:, 1:-1]
+    left, right = padded[1:-1, :-1], padded[1:-1, 1:]
+    step = np.array([1, stride, -1, -stride])
+    starts = []
+    for edges, offset in (
+        (below & ~above, 0),
+        (left & ~right, 0),
+        (above & ~below, 1),
+        (right & ~left, stride),
+    ):
+        row, column = np.nonzero(edges)
+        starts.append(row * stride + column + offset)
+    start = np.concatenate(starts)
+    direction = np.repeat(np.arange(4), [len(part) for part in starts])
+    keys = start * 4 + direction
+    order = np.argsort(keys)
+    end = start + step[direction]
+    successor = np.full(len(start), -1)
+    for turn in (3, 0, 1):  # a right turn, kept last, wins: it stays with the same pixel
+        wanted = end * 4 + (direction + turn) % 4
+        place = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
+        found = keys[order[place]] == wanted if len(keys) else np.zeros(0, dtype=bool)
+        successor[found] = order[place[found]]
+    return start, direction, successor, stride
+
+
+def _simple_rings(corners: list[int]) -> list[list[int]]:
+    """A ring cut where it touches itself, so that every part passes each corner once."""
+    rings, path, place = [], [], {}
+    for corner in corners:
+        if corner in place:
+            rings.append(path[place[corner] :])
+            for passed in path[place[corner] + 1 :]:
+                del place[passed]
+            del path[place[corner] + 1 :]
+        else:
+            place[corner] = len(path)
+            path.append(corner)
+    return [*rings, path]
+
+
+def _pixel_inside(ring: Int[np.ndarray, "corner 2"]) -> tuple[int, int]:
+    """Row and column of the tissue pixel on the right-hand side of the ring's first edge."""
+    (x, y), (next_x, next_y) = ring[:2].tolist()
+    if y == next_y:
+        return (y, x) if next_x > x else (y - 1, x - 1)
+    return (y, x - 1) if next_y > y else (y - 1, x)
+
+
+def _is_clockwise(ring: Int[np.ndarray, "corner 2"]) -> bool:
+    """Whether a ring turns right on balance, y pointing down: around tissue, not around a hole."""
+    x, y = ring.T
+    return bool((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() > 0)
 
 
 def _edges(

@@ -65,6 +65,6 @@ def _save_image(image: UInt8[np.ndarray, "height width 3"], path: Path) -> None:
     from PIL import Image
 
     kind = "JPEG" if path.suffix == ".jpg" else "PNG"
-    options = {"quality": 90} if kind == "JPEG" else {}
+    options = {"quality": 90} if kind == "JPEG" else {"compress_level": 1}
     with atomic_path(path) as temporary:
         Image.fromarray(image).save(temporary, format=kind, **options)
