@@ -16,10 +16,12 @@ import typer
 from zoommil import __version__
 from zoommil.cli import bench, terminal
 from zoommil.cli.convert import convert
+from zoommil.cli.evaluate import evaluate
 from zoommil.cli.extract import extract
 from zoommil.cli.info import info
 from zoommil.cli.split import split
 from zoommil.cli.tissue import tissue
+from zoommil.cli.train import train
 from zoommil.errors import ZoomMILError
 
 app = typer.Typer(
@@ -38,6 +40,8 @@ app.command(rich_help_panel=SLIDES)(info)
 app.command(rich_help_panel=SLIDES)(tissue)
 app.command(rich_help_panel=SLIDES)(extract)
 app.command(rich_help_panel=TRAINING)(split)
+app.command(rich_help_panel=TRAINING)(train)
+app.command(rich_help_panel=TRAINING)(evaluate)
 app.command(rich_help_panel=TOOLS)(convert)
 app.add_typer(bench.app, name="bench", rich_help_panel=TOOLS)
 
