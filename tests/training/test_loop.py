@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from training_bags import SMALL_ZOOM, make_bags, make_set
 
-from conftest import SMALL_ZOOM, make_bags, make_set
 from zoommil.errors import TrainingError
 from zoommil.models.creation import create_model
 from zoommil.training.checkpoint import load_checkpoint, save_checkpoint

@@ -53,7 +53,7 @@ def save_checkpoint(trainer: Trainer, path: Path | str, identity: str) -> None:
     }
     with atomic_path(path) as temporary:
         # one key only: the order of several would differ from run to run
-        save_file(tensors, temporary, {"state": json.dumps(numbers, sort_keys=True)})
+        save_file(tensors, temporary, {"state": json.dumps(numbers)})
 
 
 def load_checkpoint(trainer: Trainer, path: Path | str, identity: str) -> None:
