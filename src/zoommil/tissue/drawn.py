@@ -68,8 +68,9 @@ def _read(path: Path, slide: Slide) -> tuple[list[Any], Raster | None]:
         content = json.loads(path.read_text(encoding="utf-8"))
         polygons, num_others = polygons_of(content)
     except (ValueError, LookupError, TypeError, AttributeError, ShapelyError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise TissueError(
-            f"mask {path.name!r} is not GeoJSON ({type(error).__name__}: {error}). "
+            f"mask {path.name!r} is not GeoJSON ({reason}). "
             "Export it from QuPath as a FeatureCollection."
         ) from error
     if num_others and not polygons:

@@ -76,7 +76,7 @@ def _simple_parts(geometry: BaseGeometry) -> list[BaseGeometry]:
     return [part for member in inner for part in _simple_parts(member)]
 
 
-def _features(content: Any) -> list[dict[str, Any]]:
+def _features(content: Any) -> list[Any]:
     if isinstance(content, list):
         return content
     if content["type"] == "FeatureCollection":

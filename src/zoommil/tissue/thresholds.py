@@ -6,7 +6,7 @@ Own code, so that masks do not change with a library's version.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Int, Integer, Num
 
 
 def otsu_of_histogram(counts: Int[np.ndarray, " bin"], centres: Float[np.ndarray, " bin"]) -> float:
@@ -37,7 +37,7 @@ def otsu_of_values(values: Num[np.ndarray, " value"], num_bins: int = 256) -> fl
     return otsu_of_histogram(counts, (edges[:-1] + edges[1:]) / 2)
 
 
-def otsu_of_integers(values: Int[np.ndarray, " value"], num_bins: int) -> int:
+def otsu_of_integers(values: Integer[np.ndarray, " value"], num_bins: int) -> int:
     """Otsu's threshold of integers 0 .. num_bins - 1, one bin each."""
     counts = np.bincount(values, minlength=num_bins)
     return round(otsu_of_histogram(counts, np.arange(len(counts), dtype=np.float64)))
