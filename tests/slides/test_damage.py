@@ -64,7 +64,9 @@ def test_h2_threads_that_read_sound_regions_are_not_hurt_by_one_that_does_not(sp
 
 @pytest.mark.parametrize("reader", READERS)
 def test_h2_half_a_jpeg_tile_is_not_filled_with_gray(tmp_path, reader):
-    path = write_tiff(tmp_path / "a.tif", [noise_picture(600, 500)], tile=256, compression="jpeg")
+    path = write_tiff(
+        tmp_path / "a.tif", [cell_picture(600, 500, 20)], tile=256, compression="jpeg"
+    )
     with tifffile.TiffFile(path) as file:
         offset, size = file.pages[0].dataoffsets[1], file.pages[0].databytecounts[1]
     with path.open("r+b") as stream:

@@ -39,14 +39,14 @@ class TiffImage:
         self.count_bytes: Callable[[int], None] = lambda _: None
         try:
             self._file = tifffile.TiffFile(path)
-        except (tifffile.TiffFileError, OSError, ValueError, KeyError, IndexError) as error:
+        except Exception as error:  # tifffile raises many kinds on damaged structures
             raise _unopenable(path, error) from error
         try:
             self._open_pages(path)
         except SlideError:
             self.close()
             raise
-        except Exception as error:  # tifffile raises many kinds on damaged structures
+        except Exception as error:
             self.close()
             raise _unopenable(path, error) from error
 

@@ -95,7 +95,8 @@ def _whole_downsample(
 ) -> int | None:
     sides = list(zip(slide_size, level_size, tile_size, strict=True))
     ratios = [slide_side / level_side for slide_side, level_side, _ in sides]
-    powers = sorted({2 ** round(math.log2(max(1.0, ratio))) for ratio in ratios})
+    logarithms = [math.log2(max(1.0, ratio)) for ratio in ratios]
+    powers = sorted({2 ** way(value) for value in logarithms for way in (math.floor, math.ceil)})
     others = range(max(1, math.floor(min(ratios))), math.ceil(2 * max(ratios)) + 1)
     for candidate in [*powers, *others]:
         if all(_explains(candidate, *side) for side in sides):

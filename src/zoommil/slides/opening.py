@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 
 from zoommil.errors import ConfigError, ResolutionError, SlideError
 from zoommil.registry import Registry
-from zoommil.slides.slide import DEFAULT_CACHE_BYTES, Scale, Slide
+from zoommil.slides.slide import DEFAULT_CACHE_BYTES, Slide
 
 AUTO = "auto"
 READERS = Registry(
@@ -32,7 +32,7 @@ def open_slide(
     *,
     mpp: float | None = None,
     reader: str = AUTO,
-    scale: Scale = "physical",
+    scale: str = "physical",
     cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> Slide:
     """An open slide, from which boxes are read at any resolution. Use it in a ``with`` block.
