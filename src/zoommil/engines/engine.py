@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Setup = Callable[[], Callable[[Any], Any]]
 
@@ -24,6 +24,7 @@ class Outcome:
     error: BaseException | None = None
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Runs independent tasks; a task that fails never ends the others.
 

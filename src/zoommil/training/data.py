@@ -114,11 +114,14 @@ class BagSource:
             return 0
         return sum((self.folder / f"{name}.h5").stat().st_size for name in slide_ids)
 
-    def fits_in_memory(self, slide_ids: Sequence[str]) -> bool:
-        """Whether these bags take less than half of the free memory."""
+    def fits_in_memory(self, slide_ids: Sequence[str], copies: int = 1) -> bool:
+        """Whether so many copies of these bags take less than half of the free memory."""
         import psutil
 
-        return self.num_bytes(slide_ids) < _SHARE_OF_MEMORY * psutil.virtual_memory().available
+        return (
+            copies * self.num_bytes(slide_ids)
+            < _SHARE_OF_MEMORY * psutil.virtual_memory().available
+        )
 
 
 class BagSet:

@@ -101,7 +101,6 @@ def judge(
     spec: EvaluationSpec | None = None,
 ) -> Evaluation:
     """The evaluation of logits that a model gave for some slides."""
-    spec = spec or EvaluationSpec()
     labels = np.array([example.label for example in examples], dtype=np.int64)
     predictions = Predictions(
         tuple(example.slide_id for example in examples),
@@ -110,20 +109,27 @@ def judge(
         softmax(logits, temperature),
         tuple(classes),
     )
+    return describe(predictions, spec, _calibration(logits, labels, temperature))
+
+
+def describe(
+    predictions: Predictions,
+    spec: EvaluationSpec | None = None,
+    calibration: dict[str, float] | None = None,
+) -> Evaluation:
+    """The evaluation of predictions per slide and per case; every level draws the same cases."""
+    spec = spec or EvaluationSpec()
+
+    def at(level: str) -> MetricReport:
+        generator = np.random.default_rng(spec.seed)
+        return report(predictions, level=level, resamples=spec.resamples, generator=generator)
+
     case, reason = None, None
     try:
-        case = report(
-            predictions,
-            level="case",
-            resamples=spec.resamples,
-            generator=np.random.default_rng(spec.seed),
-        )
+        case = at("case")
     except CohortError as error:
         reason = str(error)
-    slide = report(
-        predictions, resamples=spec.resamples, generator=np.random.default_rng(spec.seed)
-    )
-    return Evaluation(predictions, slide, case, reason, _calibration(logits, labels, temperature))
+    return Evaluation(predictions, at("slide"), case, reason, calibration or {})
 
 
 def _calibration(logits: np.ndarray, labels: np.ndarray, temperature: float) -> dict[str, float]:

@@ -113,7 +113,8 @@ class RunSpec(Section):
     def determining(self) -> dict[str, Any]:
         """What determines the result: no names, places, loggers or machines."""
         table = {key: value for key, value in self.to_table().items() if key not in _NOT_IDENTITY}
-        places = ("cohort", "bags", "split")  # what they hold is hashed, not where they lie
+        # What files hold is hashed elsewhere, not where they lie or how they are read.
+        places = ("cohort", "bags", "split", "fold", "memory")
         table["data"] = {key: value for key, value in table["data"].items() if key not in places}
         return table
 

@@ -68,7 +68,7 @@ def train(
     run = as_run(run)
     if out is not None:
         run = run.changed(out=str(out))
-    cohort = _cohort_of(run, cohort)
+    cohort = cohort_of(run, cohort)
     bags = bags if bags is not None else run.data.bags
     if not isinstance(bags, Mapping | Sequence | Path) or (isinstance(bags, str) and not bags):
         raise ConfigError("no bags were given; pass bags=..., or set data.bags in the run file.")
@@ -183,7 +183,8 @@ def _finished(folder: Path, identity: str) -> Artefact:
     return artefact
 
 
-def _cohort_of(run: RunSpec, cohort: Cohort | Path | str | None) -> Cohort:
+def cohort_of(run: RunSpec, cohort: Cohort | Path | str | None) -> Cohort:
+    """A cohort from itself, its table, or the run's. Raises ConfigError when there is none."""
     if isinstance(cohort, Cohort):
         return cohort
     if not (cohort or run.data.cohort):
