@@ -1,0 +1,103 @@
+"""Small synthetic slides, their bags, and artefacts of untrained models for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zoommil.artefact import Artefact, source_of
+from zoommil.bags.bag import Bag
+from zoommil.extraction import extract
+from zoommil.grid import GridSpec, PatchPyramid
+from zoommil.inference.predictor import Predictor
+from zoommil.models.creation import create_model
+from zoommil.slides.opening import open_slide
+from zoommil.synthetic.slide import SlideSpec, write_slide
+from zoommil.tissue import find_tissue
+
+CLASSES = ("normal", "low", "high")
+GRID = GridSpec(magnifications=(1.25, 2.5, 10), patch_px=64)
+SMALL = {"embed_dim": 16, "attention_dim": 8}
+
+
+@pytest.fixture(scope="session")
+def encoder():
+    """ResNet-18 with random weights, in fp32."""
+    from zoommil.encoders.loading import load_encoder
+
+    options = {"weights": "random:0", "precision": "fp32", "runtime": "torch"}
+    return load_encoder("resnet18", device="cpu", **options)
+
+
+@pytest.fixture(scope="session")
+def slides(tmp_path_factory) -> tuple[Path, ...]:
+    """Three slides of about 2000 px at 10x, one of them at 12.5x."""
+    folder = tmp_path_factory.mktemp("slides")
+    paths = []
+    for number, magnification in enumerate((10.0, 10.0, 12.5)):
+        size = (2048, 1984 - 200 * number)
+        spec = SlideSpec(
+            size_px=size, magnification=magnification, downsamples=(1, 4), tissue=0.4 + 0.1 * number
+        )
+        paths.append(folder / f"s{number}.svs")
+        write_slide(paths[-1], spec, seed=number)
+    return tuple(paths)
+
+
+def bag_of(path: Path, encoder, grid: GridSpec = GRID) -> Bag:
+    """The bag of a slide, extracted in the ordinary way."""
+    with open_slide(path, scale=grid.scale) as slide:
+        return extract(slide, PatchPyramid.build(slide, find_tissue(slide), grid), encoder)
+
+
+@pytest.fixture(scope="session")
+def bags(slides, encoder) -> tuple[Bag, ...]:
+    """The slides' bags."""
+    return tuple(bag_of(path, encoder) for path in slides)
+
+
+MakeArtefact = Callable[..., Artefact]
+
+
+@pytest.fixture(scope="session")
+def make_artefact(bags, tmp_path_factory) -> MakeArtefact:
+    """An artefact of an untrained model: ``make_artefact(name, bag=None, **settings)``."""
+
+    def make(name: str = "zoommil", bag: Bag | None = None, **settings) -> Artefact:
+        source = source_of(bag or bags[0])
+        ratios = (bag or bags[0]).ratios
+        if name == "zoommil":
+            settings = {"k": 3, **SMALL, **settings}
+        model = create_model(
+            name,
+            feature_dim=source.steps[0].feature_dim,
+            num_classes=len(CLASSES),
+            ratios=ratios,
+            seed=1,
+            **settings,
+        )
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in model.settings.items()}
+        artefact = Artefact(plain, dict(model.state_dict()), CLASSES, source, temperature=1.5)
+        return artefact.save(tmp_path_factory.mktemp(f"artefact_{name}"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def artefact(make_artefact) -> Artefact:
+    """An untrained ZoomMIL of three steps that may stop early."""
+    return make_artefact("zoommil", step_loss=0.3)
+
+
+@pytest.fixture(scope="session")
+def predictor(artefact, encoder) -> Predictor:
+    """Of that artefact."""
+    return Predictor(artefact, encoders=encoder, device="cpu")
+
+
+def at_temperature(artefact: Artefact, temperature: float) -> Artefact:
+    """The same artefact with another temperature."""
+    return replace(artefact, temperature=temperature)
