@@ -30,6 +30,9 @@ _PUBLIC = {
     "Artefact": "zoommil.artefact",
     "RunSpec": "zoommil.training.run",
     "train": "zoommil.training.train",
+    "Predictor": "zoommil.inference.predictor",
+    "Prediction": "zoommil.inference.prediction",
+    "Limits": "zoommil.inference.limits",
     "ZoomMILError": "zoommil.errors",
 }
 

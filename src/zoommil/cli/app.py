@@ -16,6 +16,7 @@ import typer
 from zoommil import __version__
 from zoommil.cli import bench, terminal
 from zoommil.cli.convert import convert
+from zoommil.cli.demo import demo
 from zoommil.cli.evaluate import evaluate
 from zoommil.cli.extract import extract
 from zoommil.cli.info import info
@@ -36,6 +37,7 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 SLIDES, TRAINING, TOOLS = "From slides to bags", "From bags to a model", "Beside"
+app.command(rich_help_panel=TOOLS)(demo)
 app.command(rich_help_panel=SLIDES)(info)
 app.command(rich_help_panel=SLIDES)(tissue)
 app.command(rich_help_panel=SLIDES)(extract)

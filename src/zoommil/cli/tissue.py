@@ -60,7 +60,7 @@ def tissue(
     rows = options.cohort_of(cohort, slides, mpp).slides
     previews, num_failed = run(rows, out, spec, grid, workers=workers)
     if previews:
-        _write_sheet(previews, out / SHEET, columns)
+        write_sheet(previews, out / SHEET, columns)
         terminal.say(f"{len(previews)} masks in {out}; look at {out / SHEET}.")
     if num_failed:
         terminal.say(f"{num_failed} of {len(rows)} slides failed, named above.")
@@ -105,7 +105,8 @@ def preview_slide(out: Path, spec: TissueSpec, grid: GridSpec, row: SlideRow) ->
         return Preview(row.slide_id, draw_overlay(slide, mask, pyramid), caption_of(mask, pyramid))
 
 
-def _write_sheet(previews: list[Preview], path: Path, columns: int) -> None:
+def write_sheet(previews: list[Preview], path: Path, columns: int) -> None:
+    """Write one picture of all previews."""
     from PIL import Image
 
     from zoommil.files import atomic_path
