@@ -283,7 +283,7 @@ def test_grids_no_machine_can_hold_are_refused(blank_slide):
         )
     with pytest.raises(GridError, match="larger patches"):
         PatchPyramid.build(
-            slide, TissueMask.everything(slide), GridSpec(magnifications=(5, 40), patch_px=4)
+            slide, TissueMask.everything(slide), GridSpec(magnifications=(5, 40), patch_px=16)
         )
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from zoommil.errors import GridError
 from zoommil.grid.slots import offsets_of_slots
 
-MAX_CELLS = 100_000_000
+MAX_CELLS = 20_000_000
 
 _TOLERANCE_PX = 1e-6
 

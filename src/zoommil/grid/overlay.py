@@ -22,6 +22,7 @@ _CELL = (40, 80, 200)
 _ATTENTION = (200, 30, 30)
 _WASH = 0.65  # how far what is not kept goes towards light grey
 _WASHED = 235.0
+_TALLEST = 1.5  # height over the width that was asked for
 
 
 def draw_overlay(
@@ -33,9 +34,10 @@ def draw_overlay(
         slide: for its geometry, and its pixels when the mask has no thumbnail.
         mask: its tissue.
         pyramid: its patches.
-        width_px: of the picture; its height follows.
+        width_px: of the picture; less for slides that would be taller than 3:2.
     """
     x, y, width, height = slide.bounds
+    width_px = max(1, min(width_px, round(_TALLEST * width_px * width / height)))
     height_px = max(1, round(width_px * height / width))
     picture = _picture(slide, mask, width_px, height_px)
     scale = width_px / width
@@ -53,7 +55,7 @@ def draw_overlay(
 def caption_of(mask: TissueMask, pyramid: PatchPyramid) -> str:
     """What the picture cannot show, in lines: method, area, patches per step, warnings."""
     counts = ", ".join(f"{step.magnification:g}x {int(step.valid.sum())}" for step in pyramid.steps)
-    lines = [f"{mask.method}: {mask.area_um2 / 1e6:.2f} mm²", f"patches: {counts}"]
+    lines = [f"{mask.method}: {mask.area_um2 / 1e6:.2f} mm2", f"patches: {counts}"]
     return "\n".join([*lines, *mask.warnings, *pyramid.warnings])
 
 

@@ -29,8 +29,11 @@ def otsu_mask(
 ) -> tuple[Bool[np.ndarray, "height width"], tuple[str, ...]]:
     """The mask of all tissue in a thumbnail at ``mpp``, and what to warn of."""
     settings = spec.otsu
-    black = black_areas(image)
-    ink = ink_marks(image) & ~black if settings.exclude_ink else np.zeros_like(black)
+    least_px = settings.min_area_um2 / mpp**2  # specks would be no piece of tissue either
+    black = _without_small(black_areas(image), least_px)
+    ink = np.zeros_like(black)
+    if settings.exclude_ink:
+        ink = _without_small(ink_marks(image) & ~black, least_px)
     excluded = with_rim(black | ink)
     glass = glass_colour(image, excluded)
     contrast = contrast_to_glass(image, excluded, glass, settings.smoothing_um / mpp)

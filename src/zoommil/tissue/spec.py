@@ -45,11 +45,11 @@ class OtsuSettings(BaseModel):
     max_hole_um2: float = Field(
         default=50_000.0, ge=0, description="Smaller holes are filled (lumens, vessels, fat cells)."
     )
-    margin_um: float = Field(default=16.0, ge=0, description="Grown by this much at the end.")
+    margin_um: float = Field(default=0.0, ge=0, description="Grown by this much at the end.")
     exclude_ink: bool = Field(
         default=True,
-        description="Leave out pen ink: saturated blue, green, red, black. Turn off for stains of "
-        "those colours, such as trichrome.",
+        description="Leave out pen ink: saturated blue, green, red (black always is). Turn off for "
+        "stains of those colours, such as trichrome.",
     )
 
 
