@@ -10,6 +10,7 @@ from torch import nn
 
 from zoommil.encoders.card import EncoderCard
 from zoommil.encoders.network import PatchNetwork
+from zoommil.encoders.timm_models import require_timm
 from zoommil.errors import EncoderError
 
 
@@ -20,6 +21,8 @@ def build_network(card: EncoderCard) -> nn.Module:
         MissingExtraError: the card needs timm and it is not installed.
         EncoderError: the network does not give features of the card's length.
     """
+    if card.extra == "timm":
+        require_timm(card.name)
     module, _, attribute = card.network.partition(":")
     builder = getattr(importlib.import_module(module), attribute)
     network = builder(**card.arguments).eval().requires_grad_(False)

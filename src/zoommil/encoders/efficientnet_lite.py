@@ -34,7 +34,8 @@ class SameConvolution(Convolution):
 
     def padded(self, images: Tensor) -> Tensor:
         """The images with the zeros this convolution needs around them."""
-        padding = [*self._padding(images.shape[3], 1), *self._padding(images.shape[2], 0)]
+        height, width = int(images.shape[2]), int(images.shape[3])
+        padding = [*self._padding(width, 1), *self._padding(height, 0)]
         return functional.pad(images, padding) if any(padding) else images
 
     def _padding(self, side: int, axis: int) -> tuple[int, int]:

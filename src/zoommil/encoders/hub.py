@@ -17,6 +17,7 @@ def fetch_from_hub(card: EncoderCard, repository: str) -> Path:
     Raises:
         WeightsError: gated, unknown, or not reachable and not cached; says the exact step to take.
     """
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
@@ -25,38 +26,31 @@ def fetch_from_hub(card: EncoderCard, repository: str) -> Path:
         RepositoryNotFoundError,
     )
 
-    unreachable: Exception | None = None
+    for file_name in card.files:  # what is here needs no network, and stays the same bytes
+        cached = try_to_load_from_cache(repository, file_name)
+        if isinstance(cached, str):
+            return Path(cached)
     for file_name in card.files:
         try:
-            return _fetch(repository, file_name)
+            return Path(hf_hub_download(repository, file_name))
         except LocalEntryNotFoundError as error:  # a kind of EntryNotFoundError: before it
-            unreachable = error
+            raise _unreachable(card, repository) from error
         except EntryNotFoundError:
             continue
         except (GatedRepoError, RepositoryNotFoundError) as error:
             raise _refused(card, repository) from error
         except (HfHubHTTPError, OSError) as error:
-            unreachable = error
-    if unreachable is not None:
-        raise _unreachable(card, repository) from unreachable
+            raise _unreachable(card, repository) from error
     raise WeightsError(
         f"the hub repository {repository!r} of the encoder {card.name!r} has none of "
         f"{', '.join(card.files)}. Download its weights by hand and pass --weights FILE."
     )
 
 
-def _fetch(repository: str, file_name: str) -> Path:
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-
-    cached = try_to_load_from_cache(repository, file_name)
-    if isinstance(cached, str):  # the same bytes on every run, and no network for what is here
-        return Path(cached)
-    return Path(hf_hub_download(repository, file_name))
-
-
 def _refused(card: EncoderCard, repository: str) -> WeightsError:
     return WeightsError(
-        f"the weights of the encoder {card.name!r} are gated ({card.licence}). Accept the licence "
+        f"the hub refuses the weights of the encoder {card.name!r} ({card.licence}"
+        f"{', gated' if card.gated else ''}). Accept the licence "
         f"at https://huggingface.co/{repository}, then run `hf auth login` or set HF_TOKEN."
     )
 

@@ -6,14 +6,17 @@ folder, because converting takes seconds and compiling what was converted does n
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -74,8 +77,7 @@ class OpenVINORuntime(Runtime):
         return request.get_output_tensor(0).data.copy()
 
     def _compile(self, shape: tuple[int, ...]) -> Any:
-        import openvino
-
+        openvino = import_openvino()
         settings = {
             "INFERENCE_PRECISION_HINT": _HINTS[self._spec.precision],
             "INFERENCE_NUM_THREADS": self._spec.threads or machine.num_cores(),
@@ -93,9 +95,28 @@ class OpenVINORuntime(Runtime):
             return core.read_model(folder / "model.xml")
         except RuntimeError:
             logger.debug("no converted network in %s", folder)
+            shutil.rmtree(folder, ignore_errors=True)  # one that cannot be read, if any
         model = _convert(self._network, shape)
         _save(model, folder)
         return model
+
+
+def import_openvino() -> ModuleType:
+    """The openvino package, imported without its reporting that import over the network.
+
+    It does so unless its sender is not installed; for that case it brings a silent stand-in. Here
+    the sender is hidden while openvino is imported for the first time in this process.
+    """
+    if "openvino" in sys.modules:
+        return importlib.import_module("openvino")
+    sender = "openvino_telemetry"
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_in(name, sender)}
+    sys.modules[sender] = None  # pyright: ignore[reportArgumentType]
+    try:
+        return importlib.import_module("openvino")
+    finally:
+        del sys.modules[sender]
+        sys.modules.update(hidden)
 
 
 def cache_folder() -> Path:
@@ -105,11 +126,8 @@ def cache_folder() -> Path:
 
 
 def _convert(network: PatchNetwork, shape: tuple[int, ...]) -> Any:
-    """An OpenVINO model of a constant shape.
-
-    By the frontend itself: ``openvino.convert_model`` is a thin layer over it that reports its
-    use over the network.
-    """
+    """An OpenVINO model of a constant shape, made by what ``openvino.convert_model`` stands on."""
+    import_openvino()
     from openvino.frontend import FrontEndManager
     from openvino.frontend.pytorch.ts_decoder import TorchScriptPythonDecoder
 
@@ -118,8 +136,10 @@ def _convert(network: PatchNetwork, shape: tuple[int, ...]) -> Any:
     try:
         with warnings.catch_warnings(), torch.inference_mode():
             warnings.simplefilter("ignore")  # tracing warns of every constant it takes from a shape
-            decoder = TorchScriptPythonDecoder(network, example_input=(example,))
-            model = frontend.convert(frontend.load(decoder))
+            decoder = TorchScriptPythonDecoder(
+                network, example_input=(example,), shared_memory=False
+            )
+            model = frontend.convert(frontend.load(decoder))  # the decoder must live until here
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:160]
         raise EncoderError(
@@ -134,15 +154,17 @@ def _save(model: Any, folder: Path) -> None:
 
     Written beside its place and renamed, so that no process ever reads half of it.
     """
-    import openvino
-
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".converting-", dir=folder.parent))
         try:
-            openvino.save_model(model, temporary / "model.xml", compress_to_fp16=False)
+            import_openvino().save_model(model, temporary / "model.xml", compress_to_fp16=False)
             temporary.rename(folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except (OSError, RuntimeError) as error:
         logger.debug("the converted network is not kept: %s", error)
+
+
+def _is_in(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")

@@ -53,7 +53,7 @@ def build_timm(
         activation: ``swiglu`` for the packed SwiGLU with SiLU that large pathology models use.
         arguments: handed to ``timm.create_model``.
     """
-    timm = require_timm(architecture)
+    timm = require_timm(f"timm:{architecture}")
     if activation == "swiglu":
         from timm.layers import SwiGLUPacked  # pyright: ignore[reportMissingImports]
 

