@@ -118,6 +118,22 @@ def test_steps_one_by_one_with_only_the_rows_asked_for_equal_forward():
     assert state.rows is None
 
 
+def test_training_explores_where_there_is_dropout_and_never_evaluation():
+    """One perturbed choice per bag: rows that the starting weights rank last are shown too."""
+    settings = {"sigma": 1.0, "score_dropout": False}
+    model = zoommil((2,), **settings).train()
+    seen = torch.cat([model(bag(ratios=(2,))).selected[0] for _ in range(30)])
+    assert len(torch.unique(seen)) == 20
+    model.eval()
+    seen = torch.cat([model(bag(ratios=(2,))).selected[0] for _ in range(30)])
+    assert len(torch.unique(seen)) == 4
+    shown = model.train()(bag(ratios=(2,)))
+    assert torch.equal(shown.rows[1] // 4, shown.selected[0].repeat_interleave(4))
+    for quiet in (zoommil((2,), explore=0.0, **settings), zoommil((2,), dropout=0.0, **settings)):
+        chosen = torch.cat([quiet.train()(bag(ratios=(2,))).selected[0] for _ in range(30)])
+        assert len(torch.unique(chosen)) == 4
+
+
 def test_k_is_clamped_to_each_bag_and_can_be_lowered_by_the_caller():
     model = zoommil(k=(9, 4)).eval()
     assert [len(rows) for rows in model(bag(3)).selected] == [3, 4]
@@ -373,7 +389,7 @@ def test_standardised_features_give_what_features_standardised_before_give():
 def test_constant_features_are_not_blown_up_by_standardisation():
     model = zoommil((), standardise=True)
     model.set_standardisation([torch.full((DIM,), 7.0)], [torch.zeros(DIM)])
-    assert float(model([torch.full((3, DIM), 7.5)]).logits.abs().max()) < 10
+    assert model([torch.full((3, DIM), 7.5)]).logits.abs().max().item() < 10
 
 
 def test_one_step_alone_is_abmil():
@@ -468,6 +484,7 @@ def test_features_that_do_not_fit_are_refused(features, said, is_training):
         ({"head": "deep"}, "head"),
         ({"dropout": 1.0}, "dropout"),
         ({"sigma": -1.0}, "sigma"),
+        ({"explore": 2.0}, "explore"),
         ({"adaptive_mass": 0.0}, "adaptive_mass"),
         ({"ratios": (1,)}, "ratios"),
     ],

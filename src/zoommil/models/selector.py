@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zoommil.errors import ModelError
 from zoommil.models.scores import default_sigma, normalise_scores
-from zoommil.models.topk import Selection, hard_topk, select
+from zoommil.models.topk import JACOBIANS, Selection, hard_topk, select
 
 _KINDS = ("diff", "nondiff", "random_low", "random_high")
 _SCHEDULES = ("constant", "linear")
@@ -32,6 +32,7 @@ class Selector:
     jacobian: str = "diagonal"
     baseline: bool = True
     straight_through: bool = True
+    explore: float = 0.0  # share of training bags that straight-through shows a perturbed choice
     adaptive_mass: float | None = None  # in evaluation: the fewest rows that hold this attention
     k_min: int = 1  # of adaptive_mass
 
@@ -39,12 +40,14 @@ class Selector:
         default_sigma(self.score)
         _check_choice("selection", self.selection, _KINDS)
         _check_choice("sigma_schedule", self.sigma_schedule, _SCHEDULES)
-        _check_choice("jacobian", self.jacobian, ("diagonal", "full"))
+        _check_choice("jacobian", self.jacobian, JACOBIANS)
         if (self.sigma is not None and self.sigma < 0) or self.num_samples < 1 or self.k_min < 1:
             raise ModelError(
                 f"sigma {self.sigma}, num_samples {self.num_samples}, k_min {self.k_min};"
                 " expected sigma >= 0 and at least 1 of the others."
             )
+        if not 0 <= self.explore <= 1:
+            raise ModelError(f"explore is {self.explore}; expected a share from 0 to 1.")
         if self.adaptive_mass is not None and not 0 < self.adaptive_mass <= 1:
             raise ModelError(f"adaptive_mass is {self.adaptive_mass}; expected above 0, at most 1.")
 
@@ -91,12 +94,14 @@ class Selector:
         rows = _candidates(len(scores), valid, scores.device)
         if valid is not None and not bool(valid.any()):
             k = 1
+        sigma = self.sigma_at(progress)
         chosen = select(
             scores[rows],
             k,
             straight_through=self.straight_through,
+            rows=self._shown(scores[rows], k, sigma, generator),
             num_samples=self.num_samples,
-            sigma=self.sigma_at(progress),
+            sigma=sigma,
             jacobian=self.jacobian,
             baseline=self.baseline,
             generator=generator,
@@ -122,6 +127,22 @@ class Selector:
         rows = _candidates(num_rows, valid, device)
         order = torch.randperm(len(rows), generator=generator, device=generator.device)
         return rows[order[:k].sort().values.to(device)]
+
+    def _shown(
+        self, scores: Tensor, k: int, sigma: float, generator: torch.Generator
+    ) -> Tensor | None:
+        """One perturbed choice in place of the best rows, for that share of the bags.
+
+        Starting weights may happen to rank the telling rows last. Shown the best rows alone the
+        classifier would then never see one, and could not teach the scores; one perturbed choice
+        is nearly random at first and becomes the best rows by itself as scores grow over sigma.
+        """
+        if not (self.straight_through and self.explore > 0):
+            return None
+        options = {"generator": generator, "device": scores.device}
+        if float(torch.rand((), **options)) >= self.explore:
+            return None
+        return hard_topk(scores.detach() + sigma * torch.randn(len(scores), **options), k)
 
     def _adapted(self, raw: Tensor, k_max: int) -> int:
         """The smallest k whose attention reaches adaptive_mass, from k_min to k_max."""

@@ -20,6 +20,8 @@ from torch.nn import functional
 
 from zoommil.errors import ModelError
 
+JACOBIANS = ("diagonal", "full")
+
 
 def hard_topk(scores: Float[Tensor, " patch"], k: int) -> Int64[Tensor, " selected"]:
     """The rows of the k highest scores, ascending; of equal scores the lowest row goes first."""
@@ -46,8 +48,8 @@ def perturbed_topk(
     selection, without gradient, at sigma 0. float32 or finer whatever autocast says.
     """
     _check(scores, k)
-    if jacobian not in ("diagonal", "full"):
-        raise ModelError(f"jacobian is {jacobian!r}; expected 'diagonal' or 'full'.")
+    if jacobian not in JACOBIANS:
+        raise ModelError(f"jacobian is {jacobian!r}; expected one of {', '.join(JACOBIANS)}.")
     if sigma < 0 or num_samples < 1:
         raise ModelError(
             f"sigma is {sigma} and num_samples {num_samples}; expected sigma >= 0, samples >= 1."
@@ -100,10 +102,18 @@ class Selection:
 
 
 def select(
-    scores: Float[Tensor, " patch"], k: int, *, straight_through: bool = False, **options: Any
+    scores: Float[Tensor, " patch"],
+    k: int,
+    *,
+    straight_through: bool = False,
+    rows: Int64[Tensor, " selected"] | None = None,
+    **options: Any,
 ) -> Selection:
-    """The perturbed selection of k rows; options are those of `perturbed_topk`."""
-    rows = hard_topk(scores, k)
+    """The perturbed selection of k rows; options are those of `perturbed_topk`.
+
+    rows: ascending, what straight-through shows in place of the k best.
+    """
+    rows = hard_topk(scores, k) if rows is None else rows
     if len(rows) == len(scores):
         return Selection(len(scores), rows)
     weights = perturbed_topk(scores, k, **options)

@@ -23,7 +23,8 @@ from zoommil.models.attention import (
     Projections,
     masked_softmax,
 )
-from zoommil.models.inputs import as_matrix, as_valid, check_ratios, dims_per_step
+from zoommil.models.full_bag import FullBag
+from zoommil.models.inputs import as_valid, dims_per_step
 from zoommil.models.model import MILOutput, Model, State, StepOutput, is_confident
 from zoommil.models.selector import Selector
 from zoommil.models.topk import Selection
@@ -58,6 +59,7 @@ class ZoomMIL(Model):
         jacobian: str = "diagonal",
         baseline: bool = True,
         straight_through: bool = True,
+        explore: float | None = None,
         step_loss: float = 0.0,
         adaptive_mass: float | None = None,
         k_min: int = 1,
@@ -80,6 +82,9 @@ class ZoomMIL(Model):
                 of "aux", or of "pool"), "random_low" rows, "random_high" children of any rows.
             score, sigma, sigma_schedule, num_samples, jacobian, baseline, straight_through:
                 see zoommil.models.scores, .selector and .topk.
+            explore: share of the training bags that straight-through shows one perturbed choice
+                in place of the best rows. None: all where there is dropout; without dropout
+                none, so that training then sees exactly what evaluation sees.
             step_loss: weight of the loss of every earlier step's answer, for early exit.
             adaptive_mass, k_min: in evaluation choose the fewest rows that hold this attention.
             standardise: features by statistics that the trainer sets.
@@ -111,6 +116,7 @@ class ZoomMIL(Model):
             jacobian=jacobian,
             baseline=baseline,
             straight_through=straight_through,
+            explore=float(dropout > 0) if explore is None else explore,
             adaptive_mass=adaptive_mass,
             k_min=k_min,
         )
@@ -165,7 +171,9 @@ class ZoomMIL(Model):
         """
         steps = self.takes(len(features))
         counts = None if k is None else _per_zoom(k, len(self.ratios))
-        bag = _FullBag.checked(self, features, valid)
+        bag = FullBag.checked(
+            features, valid, widths=self.feature_dims, ratios=self.ratios, like=self.like
+        )
         state, outputs = self.start(), []
         for step in steps:
             is_last = step == steps[-1]
@@ -302,50 +310,6 @@ class ZoomMIL(Model):
         drawn = self.selector.draw(num_rows * ratio, None, k * ratio, **options)
         parents = torch.unique(torch.div(drawn, ratio, rounding_mode="floor"))
         return Selection(num_rows, parents), drawn
-
-
-class _FullBag:
-    """The matrices and masks of all steps, narrowed step by step to what was zoomed into."""
-
-    def __init__(self, matrices: list[Tensor], masks: list[Tensor | None]) -> None:
-        self.matrices, self.masks = matrices, masks
-
-    @classmethod
-    def checked(cls, model: ZoomMIL, features: Sequence[Any], valid: Any) -> _FullBag:
-        matrices = [
-            as_matrix(one, width, step, model.like)
-            for step, (one, width) in enumerate(zip(features, model.feature_dims, strict=True))
-        ]
-        check_ratios([len(matrix) for matrix in matrices], model.ratios)
-        if valid is not None and len(valid) != len(matrices):
-            raise ModelError(f"valid has {len(valid)} masks; expected one per step, or None.")
-        given = valid if valid is not None else [None] * len(matrices)
-        masks = [
-            as_valid(one, len(matrix), step, matrix)
-            for step, (one, matrix) in enumerate(zip(given, matrices, strict=True))
-        ]
-        return cls(matrices, masks)
-
-    def zoom(self, step: int, output: StepOutput) -> None:
-        """Narrow the steps from `step` on to what the one before has chosen."""
-        if output.selection is None:
-            # Rows of the bag itself, gathered when their turn comes: no copies of deeper steps.
-            rows = output.state.rows
-            mask = self.masks[step]
-            self.matrices[step] = self.matrices[step][rows]
-            self.masks[step] = None if mask is None else mask[rows]
-            return
-        for deeper in range(step, len(self.matrices)):
-            self.matrices[deeper] = output.selection.apply(self.matrices[deeper])
-            self.masks[deeper] = _mixed_mask(output.selection, self.masks[deeper])
-
-
-def _mixed_mask(selection: Selection, mask: Tensor | None) -> Tensor | None:
-    """A mixed row is valid if at least half its weight comes from valid patches."""
-    if mask is None:
-        return None
-    with torch.no_grad():
-        return selection.apply(mask.float()[:, None])[:, 0] >= 0.5
 
 
 def _rows_of(state: State, matrix: Tensor) -> Int64[Tensor, " patch"]:
