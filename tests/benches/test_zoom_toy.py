@@ -18,7 +18,7 @@ from zoommil.benches.zoom_toy import (
 )
 
 RULE = {rule.name: rule for rule in RULES}
-SMALL = ToySize(num_test=150, epochs=5)
+SMALL = ToySize(num_test=150, epochs=4)
 
 
 def train(name, offset, seeds, size):
@@ -46,7 +46,7 @@ def test_toy_bags_are_what_is_written():
 
 
 def test_check_14_zooming_finds_the_lesions_and_random_does_not():
-    """The short form: one seed, five epochs, with the offset."""
+    """The short form: one seed, four epochs, with the offset."""
     found = train("Diff, preset default", 1.0, [0], SMALL)
     random = train("Random K", 1.0, [0], SMALL)
     assert found.accuracy > 0.95

@@ -120,7 +120,7 @@ def test_steps_one_by_one_with_only_the_rows_asked_for_equal_forward():
 
 def test_training_explores_where_there_is_dropout_and_never_evaluation():
     """One perturbed choice per bag: rows that the starting weights rank last are shown too."""
-    settings = {"sigma": 1.0, "score_dropout": False}
+    settings = {"score": "n_softmax", "sigma": 1.0, "score_dropout": False}
     model = zoommil((2,), **settings).train()
     seen = torch.cat([model(bag(ratios=(2,))).selected[0] for _ in range(30)])
     assert len(torch.unique(seen)) == 20
@@ -424,15 +424,15 @@ def test_half_precision_arrays_are_taken_as_they_come():
 
 def test_overfits_one_batch():
     torch.manual_seed(0)
-    model, bags = zoommil(dropout=0.0), [bag(seed=seed) for seed in range(6)]
+    model, bags = zoommil(dropout=0.0), [bag(seed=seed) for seed in range(3)]
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(150):
+    for _ in range(80):
         optimiser.zero_grad()
-        loss = sum(model.loss(model(one), label % 3) for label, one in enumerate(bags))
+        loss = sum(model.loss(model(one), label) for label, one in enumerate(bags))
         loss.backward()
         optimiser.step()
     model.eval()
-    assert [int(model(one).logits.argmax()) for one in bags] == [0, 1, 2, 0, 1, 2]
+    assert [int(model(one).logits.argmax()) for one in bags] == [0, 1, 2]
 
 
 # Bad input

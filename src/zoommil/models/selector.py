@@ -136,12 +136,16 @@ class Selector:
         Starting weights may happen to rank the telling rows last. Shown the best rows alone the
         classifier would then never see one, and could not teach the scores; one perturbed choice
         is nearly random at first and becomes the best rows by itself as scores grow over sigma.
+        That takes noise that shrinks with the bag as softmax scores do (methods.md 1.6.4): with
+        sigma 0.002 a choice of a thousand rows would stay random for good.
         """
         if not (self.straight_through and self.explore > 0):
             return None
         options = {"generator": generator, "device": scores.device}
         if float(torch.rand((), **options)) >= self.explore:
             return None
+        if self.score == "softmax":
+            sigma = default_sigma("n_softmax") / len(scores)
         return hard_topk(scores.detach() + sigma * torch.randn(len(scores), **options), k)
 
     def _adapted(self, raw: Tensor, k_max: int) -> int:
