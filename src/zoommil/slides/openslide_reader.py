@@ -23,6 +23,7 @@ _PLAIN_TIFF = "generic-tiff"
 _BLOCK_PX = 256
 _SMALLEST_BLOCK_PX = 128
 _LARGEST_BLOCK_PX = 2048
+_BLENDED_BLOCK_PX = 128  # where OpenSlide blends, pixels cost more than calls: waste fewer
 _DIFFERENT_PICTURE = 0.2
 
 
@@ -170,9 +171,10 @@ def _levels_of(handle: openslide.OpenSlide) -> tuple[list[Level], tuple[str, ...
     warnings: list[str] = []
     for index, size in enumerate(handle.level_dimensions):
         tile = _tile_size(handle, index)
-        level = stored_level(
-            index, handle.dimensions, size, tile, (_block_side(tile[0]), _block_side(tile[1]))
-        )
+        block = (_block_side(tile[0]), _block_side(tile[1]))
+        if not float(handle.level_downsamples[index]).is_integer():
+            block = (_BLENDED_BLOCK_PX, _BLENDED_BLOCK_PX)
+        level = stored_level(index, handle.dimensions, size, tile, block)
         if abs(level.downsample_x / level.downsample_y - 1) > _DIFFERENT_PICTURE:
             warnings.append(f"level {index} ({size[0]} x {size[1]}) has another shape: not used")
         elif not levels or level.downsample > levels[-1].downsample:
