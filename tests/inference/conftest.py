@@ -19,7 +19,7 @@ from zoommil.synthetic.slide import SlideSpec, write_slide
 from zoommil.tissue import find_tissue
 
 CLASSES = ("normal", "low", "high")
-GRID = GridSpec(magnifications=(1.25, 2.5, 10), patch_px=64)
+GRID = GridSpec(magnifications=(1.25, 2.5, 10), patch_px=32)
 SMALL = {"embed_dim": 16, "attention_dim": 8}
 
 
@@ -34,11 +34,11 @@ def encoder():
 
 @pytest.fixture(scope="session")
 def slides(tmp_path_factory) -> tuple[Path, ...]:
-    """Three slides of about 2000 px at 10x, one of them at 12.5x."""
+    """Three slides of about 1000 px at 10x, one of them at 12.5x."""
     folder = tmp_path_factory.mktemp("slides")
     paths = []
     for number, magnification in enumerate((10.0, 10.0, 12.5)):
-        size = (2048, 1984 - 200 * number)
+        size = (1024, 1000 - 100 * number)
         spec = SlideSpec(
             size_px=size, magnification=magnification, downsamples=(1, 4), tissue=0.4 + 0.1 * number
         )

@@ -20,9 +20,11 @@ from zoommil.cli.demo import demo
 from zoommil.cli.evaluate import evaluate
 from zoommil.cli.extract import extract
 from zoommil.cli.info import info
+from zoommil.cli.predict import predict
 from zoommil.cli.split import split
 from zoommil.cli.tissue import tissue
 from zoommil.cli.train import train
+from zoommil.cli.verify import verify
 from zoommil.errors import ZoomMILError
 
 app = typer.Typer(
@@ -37,6 +39,7 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 SLIDES, TRAINING, TOOLS = "From slides to bags", "From bags to a model", "Beside"
+ANSWERS = "From a model to answers"
 app.command(rich_help_panel=TOOLS)(demo)
 app.command(rich_help_panel=SLIDES)(info)
 app.command(rich_help_panel=SLIDES)(tissue)
@@ -45,6 +48,8 @@ app.command(rich_help_panel=TRAINING)(split)
 app.command(rich_help_panel=TRAINING)(train)
 app.command(rich_help_panel=TRAINING)(evaluate)
 app.command(rich_help_panel=TOOLS)(convert)
+app.command(rich_help_panel=ANSWERS)(predict)
+app.command(rich_help_panel=ANSWERS)(verify)
 app.add_typer(bench.app, name="bench", rich_help_panel=TOOLS)
 
 

@@ -65,7 +65,7 @@ class Ledger:
             mask_pixels_read=mask_pixels_read,
             slide=slide,
             before=before,
-            files={"slide": str(slide.path or "")},
+            files={"slide": str(slide.path.resolve()) if slide.path else ""},
         )
 
     @classmethod
@@ -105,7 +105,7 @@ class Ledger:
         """What encoding every patch of the highest step takes, and of all steps."""
         lines = []
         for step in range(len(source.counts)):
-            patches = source.num_valid(step)
+            patches = source.num_to_encode(step, None)
             read = None
             if self.pixels_read:
                 read = round(patches * self.pixels[step] * self.pixels_read[step])

@@ -10,11 +10,8 @@ is the hash of its provenance.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,17 +22,18 @@ from pydantic import BaseModel, ConfigDict
 from zoommil.artefact import load_artefact
 from zoommil.bags.cohort import SlideRow
 from zoommil.encoding import Progress
-from zoommil.errors import CohortError, OutputError, PredictionError
+from zoommil.errors import CohortError
 from zoommil.extraction import SlideFailure
-from zoommil.files import exclusive_lock, hash_of, write_json, write_text
+from zoommil.files import exclusive_lock, hash_of, write_json
 from zoommil.inference.answering import renamed
 from zoommil.inference.limits import Limits
+from zoommil.inference.lines import PredictionLines
 from zoommil.inference.prediction import Prediction
 from zoommil.inference.predictor import Predictor
 from zoommil.inference.tables import SlideAnswer, total_cost, write_cases, write_slides
 
 if TYPE_CHECKING:
-    from zoommil.engines.engine import Engine
+    from zoommil.engines.engine import Engine, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -112,106 +110,76 @@ def predict_row(
 
 def predict_cohort(
     rows: Sequence[SlideRow],
-    folder: Path | str,
+    folder: Path | str | None,
     choice: PredictorChoice,
     engine: Engine,
     *,
+    predictor: Predictor | None = None,
     progress: Progress | None = None,
 ) -> Iterator[SlideOutcome | SlideFailure]:
     """Predictions of many slides; yields as each slide ends, and writes the tables at the end.
+
+    Args:
+        folder: where results go; None: nowhere, and nothing is kept from a run before.
+        predictor: one that is loaded already, used where the engine works in this process.
+        progress: patches done; called only when the engine works in this process.
 
     Raises:
         ArtefactError: it is none, or does not fit.
         LockError: another process predicts into this folder.
         OutputError: the folder cannot be written.
     """
+    setup = partial(_make_worker, choice, None, None)
+    if engine.is_here:
+        setup = partial(_make_worker, choice, predictor, progress)
+    if folder is None:
+        for outcome in engine.run(setup, [(row, None) for row in rows]):
+            yield _ended(outcome, None)
+        return
     folder = Path(folder)
     classes = load_artefact(choice.artefact).classes
     with exclusive_lock(folder / ".lock"):
-        lines = _Lines(folder / LINES_FILE, {row.slide_id for row in rows})
-        progress = progress if engine.is_here else None
+        lines = PredictionLines(folder / LINES_FILE)
         tasks = [(row, lines.key_of(row.slide_id)) for row in rows]
         answers: dict[str, SlideAnswer] = {}
-        for outcome in engine.run(partial(_make_worker, choice, progress), tasks) if tasks else ():
-            row, _ = outcome.task
-            if outcome.error is not None:
-                lines.drop(row.slide_id)
-                yield _failure(row, outcome.error)
-                continue
-            status = "kept" if outcome.value is None else "made"
-            if outcome.value is not None:
-                lines.add(row.slide_id, outcome.value)
-            prediction = lines.prediction(row.slide_id)
-            answers[row.slide_id] = SlideAnswer.of(row, prediction)
-            yield SlideOutcome(row, status, prediction)
-        lines.finish([row.slide_id for row in rows])
+        for outcome in engine.run(setup, tasks) if tasks else ():
+            ended = _ended(outcome, lines)
+            if isinstance(ended, SlideOutcome):
+                answers[ended.row.slide_id] = SlideAnswer.of(ended.row, ended.prediction)
+            yield ended
+        lines.put_in_order([row.slide_id for row in rows])
         ordered = [answers[row.slide_id] for row in rows if row.slide_id in answers]
         write_slides(folder / "slides.csv", ordered, classes)
         write_cases(folder / "cases.csv", ordered, classes)
         write_json(folder / "cost.json", total_cost(ordered))
 
 
-class _Lines:
-    """The file of predictions: lines are added to its end, and put in order when all is done."""
-
-    def __init__(self, path: Path, wanted: set[str]) -> None:
-        """Reads what an earlier run wrote; a line cut short by a kill is not one."""
-        self._path = path
-        self._lines: dict[str, str] = {}
-        self._keys: dict[str, str] = {}
-        with suppress(FileNotFoundError):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                with suppress(PredictionError):
-                    found = Prediction.from_json(line)
-                    self._lines[found.slide_id] = line
-                    self._keys[found.slide_id] = found.key
-        self._others = {name for name in self._lines if name not in wanted}
-        self._write(list(self._lines))
-
-    def key_of(self, slide_id: str) -> str | None:
-        """The key of a slide's line, None when there is none."""
-        return self._keys.get(slide_id)
-
-    def prediction(self, slide_id: str) -> Prediction:
-        """The prediction of a slide's line."""
-        return Prediction.from_json(self._lines[slide_id])
-
-    def add(self, slide_id: str, line: str) -> None:
-        """Put a line at the end of the file, on the disk before this returns."""
-        self._lines[slide_id] = line
-        try:
-            with self._path.open("a", encoding="utf-8") as stream:
-                stream.write(line + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-        except OSError as error:
-            raise OutputError(
-                f"cannot write {str(self._path)!r}: {error.strerror}. Check the folder's "
-                "permissions and free space, then run the same command again."
-            ) from error
-
-    def drop(self, slide_id: str) -> None:
-        """Forget the line of a slide for which there is no answer any more."""
-        self._lines.pop(slide_id, None)
-
-    def finish(self, order: Sequence[str]) -> None:
-        """Write the file in the cohort's order; lines of other slides stay, after these."""
-        self._write([name for name in (*order, *sorted(self._others)) if name in self._lines])
-
-    def _write(self, names: Sequence[str]) -> None:
-        write_text(self._path, "".join(self._lines[name] + "\n" for name in names))
+def _ended(outcome: Outcome, lines: PredictionLines | None) -> SlideOutcome | SlideFailure:
+    """How a slide ended; its line is written before anybody is told."""
+    row, _ = outcome.task
+    if outcome.error is not None:
+        if lines is not None:
+            lines.forget(row.slide_id)
+        return _failure(row, outcome.error)
+    if outcome.value is None:
+        assert lines is not None
+        return SlideOutcome(row, "kept", lines.prediction(row.slide_id))
+    prediction = Prediction.from_json(outcome.value)
+    if lines is not None:
+        lines.add(prediction, outcome.value)
+    return SlideOutcome(row, "made", prediction)
 
 
 def _make_worker(
-    choice: PredictorChoice, progress: Progress | None
+    choice: PredictorChoice, predictor: Predictor | None, progress: Progress | None
 ) -> Callable[[tuple[SlideRow, str | None]], str | None]:
-    """The function that one worker applies to (slide, key of its known line): a new line or None."""
-    predictor = choice.load()
+    """What one worker applies to (slide, key of its known line): a new line, or None."""
+    loaded = predictor or choice.load()
 
     def make(task: tuple[SlideRow, str | None]) -> str | None:
         row, known_key = task
         answer = predict_row(
-            predictor,
+            loaded,
             row,
             limits=choice.limits,
             known_key=known_key,
@@ -245,8 +213,3 @@ def as_record(outcome: SlideOutcome) -> dict[str, Any]:
         "seconds": answer.measured.seconds.get("total"),
         "warnings": list(answer.warnings),
     }
-
-
-def write_document(path: Path | str, prediction: Prediction) -> None:
-    """Write one prediction as a JSON file, what was measured included."""
-    write_text(path, json.dumps(json.loads(prediction.to_json(measured=True)), indent=1) + "\n")

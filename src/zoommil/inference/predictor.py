@@ -232,7 +232,7 @@ class Predictor:
                 progress=progress,
             )
             ledger = Ledger.of_slide(opened, pyramid, macs, mask_pixels, before, watch)
-            ledger.files["artefact"] = str(self.artefact.folder or "")
+            ledger.files["artefact"] = self._folder
             warnings = (*opened.warnings, *found.warnings, *pyramid.warnings)
             yield from self._answers(
                 source,
@@ -255,7 +255,7 @@ class Predictor:
         bag = self.artefact.matching(bag)
         watch = Stopwatch()
         ledger = Ledger.of_bag(bag, self._macs(), watch)
-        ledger.files["artefact"] = str(self.artefact.folder or "")
+        ledger.files["artefact"] = self._folder
         *_, answer = self._answers(
             BagFeatures(bag),
             limits,
@@ -320,6 +320,10 @@ class Predictor:
                 provenance=provenance,
                 warnings=warnings,
             )
+
+    @property
+    def _folder(self) -> str:
+        return str(self.artefact.folder.resolve()) if self.artefact.folder else ""
 
     def _macs(self) -> dict[int, int | None]:
         """Multiply-accumulates of one patch for every step of the artefact; None: not known."""

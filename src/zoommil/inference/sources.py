@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
@@ -28,7 +29,7 @@ from zoommil.tissue import TissueMask
 if TYPE_CHECKING:
     from zoommil.encoders.encoder import Encoder
 
-Rows = Int[np.ndarray, " patch"]
+Rows = Int[np.ndarray, " row"]
 Probe = Callable[[int, int, float], None]
 """Called with patches done, patches in all and seconds so far, after the first of a step."""
 
@@ -47,33 +48,34 @@ class StepFeatures:
     pixels_read: int | None
 
 
-class FeatureSource(Protocol):
-    """Where the features of a slide's patches come from."""
+class FeatureSource(ABC):
+    """Where the features of a slide's patches come from.
 
-    counts: tuple[int, ...]  # rows per step
+    Attributes:
+        counts: rows per step of the grid.
+        magnifications: of every step, None where they are not known.
+    """
+
+    counts: tuple[int, ...]
     magnifications: tuple[float | None, ...]
 
+    @abstractmethod
     def features(self, step: int, rows: Rows | None, probe: Probe | None = None) -> StepFeatures:
         """The features of these rows of a step; None: of all."""
-        ...
 
-    def num_valid(self, step: int) -> int:
-        """How many patches of a step are worth encoding."""
-        ...
-
+    @abstractmethod
     def num_to_encode(self, step: int, rows: Rows | None) -> int:
-        """How many of these rows have to be encoded."""
-        ...
+        """How many of these rows have to be encoded; None: of all."""
 
 
-class BagFeatures:
+class BagFeatures(FeatureSource):
     """Features that were stored."""
 
     def __init__(self, bag: Bag) -> None:
         """Args: bag: with the model's steps only."""
         self._bag = bag
         self.counts = tuple(len(rows) for rows in bag.features)
-        self.magnifications: tuple[float | None, ...] = (
+        self.magnifications = (
             (None,) * bag.num_steps if bag.steps is None else bag.magnifications
         )
 
@@ -90,17 +92,13 @@ class BagFeatures:
             pixels_read=None,
         )
 
-    def num_valid(self, step: int) -> int:
-        """The valid rows of a step."""
-        return self.num_to_encode(step, None)
-
     def num_to_encode(self, step: int, rows: Rows | None) -> int:
         """The valid ones among the rows."""
         valid = None if self._bag.valid is None else self._bag.valid[step]
         return _num_valid(valid, self.counts[step], rows)
 
 
-class SlideFeatures:
+class SlideFeatures(FeatureSource):
     """Features that are read and encoded when they are asked for."""
 
     def __init__(
@@ -123,7 +121,7 @@ class SlideFeatures:
         self._watch = watch
         self._options: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
         self.counts = pyramid.num_patches
-        self.magnifications: tuple[float | None, ...] = pyramid.spec.magnifications
+        self.magnifications = pyramid.spec.magnifications
 
     def features(self, step: int, rows: Rows | None, probe: Probe | None = None) -> StepFeatures:
         """Read and encode the rows that are valid; the others are zero."""
@@ -143,10 +141,6 @@ class SlideFeatures:
             num_encoded=int(valid.sum()),
             pixels_read=(self._slide.read_statistics() - before).pixels_read,
         )
-
-    def num_valid(self, step: int) -> int:
-        """The patches of a step that the grid wants."""
-        return int(self._pyramid.steps[step].valid.sum())
 
     def num_to_encode(self, step: int, rows: Rows | None) -> int:
         """The patches among the rows that the grid wants."""

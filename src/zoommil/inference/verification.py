@@ -68,6 +68,13 @@ def verify(
             "Pass the folder of that one (--artefact)."
         )
     limits = Limits(**before["limits"])
+    if mask is None and any(
+        name.startswith("mask_") and name != "mask_frame" for name in before["tissue"]
+    ):
+        raise PredictionError(
+            f"the prediction of {prediction.slide_id!r} was made with a tissue mask of its own. "
+            "Pass it (--mask)."
+        )
     with predictor.open(slide, _given_mpp(before)) as opened:
         if opened.fingerprint != before["slide"]["fingerprint"]:
             raise PredictionError(
@@ -77,9 +84,9 @@ def verify(
             )
         again = predictor.predict(opened, mask=mask, limits=replayed(prediction, limits))
     if limits.budget_seconds is not None:
-        again = replace(again, bound=replace(again.bound, by=prediction.bound.by))
-        again.provenance["limits"] = before["limits"]
-        again = replace(again, warnings=prediction.warnings)
+        bound = replace(again.bound, by=prediction.bound.by)
+        made_from = {**again.provenance, "limits": before["limits"]}
+        again = replace(again, bound=bound, provenance=made_from, warnings=prediction.warnings)
     return compare(prediction, replace(again, slide_id=prediction.slide_id))
 
 
@@ -163,8 +170,8 @@ def _step_differences(before: PredictedStep, now: PredictedStep) -> list[str]:
 
 
 def _largest_change(before: Prediction, now: Prediction) -> float:
-    both = [list(one.probabilities.values()) for one in (before, now)]
-    return float(np.abs(np.subtract(*both)).max())
+    first, second = (np.array(list(one.probabilities.values())) for one in (before, now))
+    return float(np.abs(first - second).max())
 
 
 def _tolerance(before: Prediction, now: Prediction) -> float:
