@@ -29,7 +29,8 @@ def own_cache(tmp_path_factory):
 def _cases():
     for name in OWN:
         for runtime in RUNTIME_NAMES:
-            marks = [pytest.mark.slow] if name == "resnet34" else []  # resnet18, only longer
+            # Longer forms of resnet18; test_encoder_runtimes.py has resnet50 in the fast run.
+            marks = [pytest.mark.slow] if name in {"resnet34", "resnet50"} else []
             yield pytest.param((name, runtime), id=f"{name}-{runtime}", marks=marks)
 
 

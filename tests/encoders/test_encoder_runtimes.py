@@ -77,7 +77,7 @@ def test_batch_norm_statistics_are_folded_in(tissue_patches):
     assert (variances - 1.0).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_number_of_threads_changes_no_bit(name, runtime, precision, tissue_patches):
