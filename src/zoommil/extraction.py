@@ -26,6 +26,7 @@ from zoommil.errors import CohortError, ConfigError, LockError
 from zoommil.files import exclusive_lock, file_hash, hash_of, touch_lock
 from zoommil.grid import GridSpec, PatchPyramid
 from zoommil.grid.pyramid import PatchStep
+from zoommil.machine import num_threads
 from zoommil.slides.opening import open_slide
 from zoommil.tissue import TissueSpec, find_tissue, tissue_identity
 
@@ -62,6 +63,7 @@ class EncoderChoice(BaseModel):
             runtime=self.runtime,
             precision=self.precision,
             device=self.device,
+            threads=num_threads(),
         )
 
 

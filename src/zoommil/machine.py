@@ -28,6 +28,12 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
+def num_threads() -> int | None:
+    """The threads this process was pinned to (see :func:`pinned_threads`), or None."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return int(told) if told.isdecimal() and int(told) > 0 else None
+
+
 @cache
 def cpu_flags() -> frozenset[str]:
     """The processor's feature flags as Linux spells them; empty where they cannot be read."""

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small_cases import CLASSES, SMALL, bag_of
 
 from zoommil.artefact import Artefact, source_of
 from zoommil.bags.bag import Bag
-from zoommil.extraction import extract
-from zoommil.grid import GridSpec, PatchPyramid
 from zoommil.inference.predictor import Predictor
 from zoommil.models.creation import create_model
-from zoommil.slides.opening import open_slide
 from zoommil.synthetic.slide import SlideSpec, write_slide
-from zoommil.tissue import find_tissue
-
-CLASSES = ("normal", "low", "high")
-GRID = GridSpec(magnifications=(1.25, 2.5, 10), patch_px=32)
-SMALL = {"embed_dim": 16, "attention_dim": 8}
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +37,6 @@ def slides(tmp_path_factory) -> tuple[Path, ...]:
         paths.append(folder / f"s{number}.svs")
         write_slide(paths[-1], spec, seed=number)
     return tuple(paths)
-
-
-def bag_of(path: Path, encoder, grid: GridSpec = GRID) -> Bag:
-    """The bag of a slide, extracted in the ordinary way."""
-    with open_slide(path, scale=grid.scale) as slide:
-        return extract(slide, PatchPyramid.build(slide, find_tissue(slide), grid), encoder)
 
 
 @pytest.fixture(scope="session")
@@ -96,8 +82,3 @@ def artefact(make_artefact) -> Artefact:
 def predictor(artefact, encoder) -> Predictor:
     """Of that artefact."""
     return Predictor(artefact, encoders=encoder, device="cpu")
-
-
-def at_temperature(artefact: Artefact, temperature: float) -> Artefact:
-    """The same artefact with another temperature."""
-    return replace(artefact, temperature=temperature)

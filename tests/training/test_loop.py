@@ -149,6 +149,13 @@ def test_loss_selects_by_the_smallest() -> None:
     assert trainer.best.epoch == 2
 
 
+def test_last_epoch_can_be_kept_whatever_validation_says() -> None:
+    trainer = scripted(small_run(training={"epochs": 3, "select": "last"}), loss=[0.1, 0.5, 0.9])
+    for _ in range(3):
+        trainer.run_epoch()
+    assert trainer.best.epoch == 3
+
+
 @pytest.mark.parametrize(
     ("stopping", "epochs"),
     [

@@ -20,7 +20,8 @@ from zoommil.machine import num_cores, pinned_threads
 
 _DIED = (
     "its worker process ended without an answer, twice (killed, out of memory, or a crash in "
-    "native code). Try it alone with --workers 1."
+    "native code). Try it alone with --workers 1; in a script of your own, start work under "
+    "if __name__ == '__main__':"
 )
 
 _function: Callable[[Any], Any] | None = None  # set once per worker by _start
