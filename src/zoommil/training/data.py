@@ -185,6 +185,9 @@ class BagSet:
         self.num_rows[index] = len(bag.features[0])
         self.keys[example.slide_id] = bag.key if bag.provenance else content_key(bag)
 
+    def start_epoch(self, epoch: int) -> None:
+        """Told before every epoch of training; stored bags are the same in all of them."""
+
     def load(self, index: int) -> LoadedBag:
         """The bag of this index in float32."""
         kept = self._kept[index]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -109,14 +109,12 @@ class Trainer:
 
     def logits(self, bags: BagSet, report: Report | None = None) -> Float[np.ndarray, "bag klass"]:
         """The logits of every bag in order: evaluation mode, no gradients, no autocast."""
-        return logits_of(
-            self.model,
-            bags,
-            self.device,
-            (lambda done: report(self._progress("validating", done, len(bags))))
-            if report
-            else None,
-        )
+
+        def count(done: int) -> None:
+            if report is not None:
+                report(self._progress("validating", done, len(bags)))
+
+        return logits_of(self.model, bags, self.device, count, self.stopwatch)
 
     def best_weights(self) -> dict[str, Tensor]:
         """The weights of the best epoch.
@@ -134,6 +132,7 @@ class Trainer:
     def _train(self, report: Report | None) -> float:
         spec = self.run.training
         self.model.train()
+        self.training.start_epoch(self.epoch)
         order = self.sampler.epoch()
         batches = [order[i : i + spec.batch_bags] for i in range(0, len(order), spec.batch_bags)]
         total, done = 0.0, 0
@@ -183,7 +182,7 @@ class Trainer:
     def _choose(self, metrics: dict[str, float | None]) -> bool:
         """Whether this epoch is strictly better than the best before; keeps its weights if so."""
         name = self.run.training.select
-        value = metrics[name]
+        value = float(self.epoch) if name == "last" else metrics[name]
         sign = -1.0 if name in LOWER_IS_BETTER else 1.0
         score = None if value is None else sign * value
         best = self.best.score
@@ -246,17 +245,24 @@ class Trainer:
         return Progress(stage, done, total, self.epoch + 1, self.run.training.epochs, train_loss)
 
 
+def _loading(
+    bags: BagSet, order: Sequence[int], stopwatch: Stopwatch | None
+) -> Generator[LoadedBag]:
+    return load_ahead(bags.load, order, stopwatch, depth=bags.depth)
+
+
 @torch.no_grad()
 def logits_of(
     model: Model,
     bags: BagSet,
     device: torch.device,
     report: Callable[[int], None] | None = None,
+    stopwatch: Stopwatch | None = None,
 ) -> Float[np.ndarray, "bag klass"]:
     """A model's logits of every bag in order, in evaluation mode and without gradients."""
     model.eval()
     rows: list[np.ndarray] = []
-    with contextlib.closing(load_ahead(bags.load, range(len(bags)), depth=bags.depth)) as loading:
+    with contextlib.closing(_loading(bags, range(len(bags)), stopwatch)) as loading:
         for loaded in loading:
             bag = loaded.to(device)
             rows.append(model(bag.features, bag.coords, bag.valid).logits.float().cpu().numpy())

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-SELECTORS = ("loss", "weighted_f1", "accuracy", "balanced_accuracy", "auroc", "auprc",
+SELECTORS = ("loss", "last", "weighted_f1", "accuracy", "balanced_accuracy", "auroc", "auprc",
              "quadratic_kappa", "brier", "ece")  # fmt: skip
 
 
@@ -25,9 +25,8 @@ class DataSpec(Section):
 
     cohort: str = ""
     bags: str = ""
-    split: str = (
-        ""  # a file of `zoommil split` or another tool; empty: the cohort's columns, else a draw
-    )
+    # A file of `zoommil split` or another tool; empty: the cohort's columns, else a draw.
+    split: str = ""
     fold: int = Field(default=0, ge=0)  # which split, where there are several
     val_fraction: float = Field(default=0.15, gt=0, lt=1)
     test_fraction: float = Field(default=0.2, ge=0, lt=1)
@@ -80,7 +79,8 @@ class TrainingSpec(Section):
     class_weights: bool = False  # N / (C n_class) in the training loss
     clip_norm: float = Field(default=0.0, ge=0)  # 0: off
     autocast: Literal["auto", "off", "bfloat16", "float16"] = "auto"  # auto: on CUDA only
-    select: str = "loss"  # what the best epoch is best in, on validation; strict improvement
+    # What the best epoch is best in, on validation; strict improvement. "last": the last epoch.
+    select: str = "loss"
     checkpoint_every: int = Field(default=1, ge=1)
 
     @field_validator("select")
