@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -69,9 +70,12 @@ def test_what_is_no_prediction_is_refused(text, tmp_path):
 
 
 def test_files_of_one_and_of_many(answer, tmp_path):
-    for number, name in ((1, "a.json"), (3, "a.jsonl")):
-        (tmp_path / name).write_text((answer.to_json(measured=True) + "\n") * number)
-        assert len(read_predictions(tmp_path / name)) == number
+    path = tmp_path / "a.json"
+    for number in (1, 3):
+        path.write_text((answer.to_json(measured=True) + "\n") * number)
+        assert len(read_predictions(path)) == number
+    path.write_text(json.dumps(json.loads(answer.to_json()), indent=2))
+    assert read_predictions(path)[0].to_json() == answer.to_json()
 
 
 def test_geojson_is_what_qupath_takes(answer):
@@ -132,7 +136,7 @@ def test_head_macs_for_any_number_of_patches_are_what_running_counts():
         for position in range(3):
             rows = torch.zeros(37, 24)
             state = State(position, None, pooled)
-            output, macs = counted(lambda rows=rows, state=state: model.step(rows, state))
+            output, macs = counted(partial(model.step, rows, state))
             assert head.of(position, 37) == macs > 0
             pooled = output.state.pooled
 

@@ -269,13 +269,14 @@ def test_a_white_slide_is_refused_by_name(predictor):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_lazy_equals_full_on_20_slides_and_every_recipe(tmp_path, make_artefact, encoder):
     from zoommil.synthetic.slide import SlideSpec, write_slide
     from zoommil.training.run import list_recipes, load_recipe
 
     paths = [tmp_path / f"t{number}.svs" for number in range(20)]
     for number, path in enumerate(paths):
-        magnification = (10.0, 12.5, 20.0, 40.0)[number % 4]
+        magnification = (10.0, 12.5, 20.0)[number % 3]
         size = round(102.4 * magnification)
         spec = SlideSpec(size_px=(size, size + 64), magnification=magnification, tissue=0.4)
         write_slide(path, spec, seed=number)

@@ -190,13 +190,14 @@ def read_predictions(path: Path | str) -> list[Prediction]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PredictionError(f"cannot read {str(path)!r}: {error}.") from error
-    try:
-        values = [json.loads(text)]
-    except ValueError:
-        values = [line for line in text.splitlines() if line.strip()]
-    if not values:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
         raise PredictionError(f"{str(path)!r} is empty; expected predictions.")
-    return [Prediction.from_json(value) for value in values]
+    try:
+        json.loads(lines[0])
+    except ValueError:  # one prediction over many lines
+        lines = [text]
+    return [Prediction.from_json(line) for line in lines]
 
 
 def _check_format(value: Any) -> None:

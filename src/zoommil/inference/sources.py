@@ -75,9 +75,7 @@ class BagFeatures(FeatureSource):
         """Args: bag: with the model's steps only."""
         self._bag = bag
         self.counts = tuple(len(rows) for rows in bag.features)
-        self.magnifications = (
-            (None,) * bag.num_steps if bag.steps is None else bag.magnifications
-        )
+        self.magnifications = (None,) * bag.num_steps if bag.steps is None else bag.magnifications
 
     def features(self, step: int, rows: Rows | None, probe: Probe | None = None) -> StepFeatures:  # noqa: ARG002
         """The stored rows."""
