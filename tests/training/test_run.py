@@ -167,6 +167,18 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
     assert run.data.bags == "/somewhere"
 
 
+def test_saved_paths_are_relative_to_the_file_and_lead_to_the_same_place(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunSpec.compose({"data": {"cohort": "c.csv", "bags": "bags"}, "out": "runs/x"})
+    run.save("runs/x/artefact/run.toml")
+    assert str(tmp_path) not in Path("runs/x/artefact/run.toml").read_text()
+    assert RunSpec.load("runs/x/artefact/run.toml") == run
+    monkeypatch.chdir("runs")
+    assert RunSpec.load("x/artefact/run.toml").data.cohort == "../c.csv"
+
+
 def test_names_and_places_do_not_determine_a_run() -> None:
     run = RunSpec.from_recipe("abmil")
     assert run.changed(name="x", out="y", data={"bags": "z"}).determining() == run.determining()

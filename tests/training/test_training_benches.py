@@ -47,7 +47,7 @@ def test_a_bag_model_learns_musk1_from_half_of_it(real_data: Path, tmp_path: Pat
         real_data / "bags", tmp_path, names=["musk1"], methods=["abmil"], repetitions=1,
         num_folds=2, epochs=15, progress=scores.append,
     )  # fmt: skip
-    assert scores[0].mean > 0.7  # seen: 0.84; chance is 0.51
+    assert scores[0].mean > 0.7  # seen: 0.80 to 0.85; chance is 0.51
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
-from zoommil.training.data import LoadedBag
+Item = TypeVar("Item")
 
 
 class Stopwatch:
@@ -19,12 +20,12 @@ class Stopwatch:
 
 
 def load_ahead(
-    load: Callable[[int], LoadedBag],
+    load: Callable[[int], Item],
     order: Sequence[int],
     stopwatch: Stopwatch | None = None,
     *,
     depth: int = 2,
-) -> Generator[LoadedBag]:
+) -> Generator[Item]:
     """The bags of these indices in this order; up to ``depth`` load in one thread beside.
 
     A depth of 0 loads each when it is asked for: quicker where nothing is to be read or converted.
@@ -40,7 +41,7 @@ def load_ahead(
         stopwatch.total += time.perf_counter() - begin
         return
     with ThreadPoolExecutor(1, thread_name_prefix="bags") as pool:
-        waiting: deque[Future[LoadedBag]] = deque()
+        waiting: deque[Future[Item]] = deque()
         upcoming = iter(order)
         for index in upcoming:
             waiting.append(pool.submit(load, index))
@@ -51,7 +52,7 @@ def load_ahead(
     stopwatch.total += time.perf_counter() - begin
 
 
-def _take(waiting: deque[Future[LoadedBag]], stopwatch: Stopwatch) -> LoadedBag:
+def _take(waiting: deque[Future[Item]], stopwatch: Stopwatch) -> Item:
     start = time.perf_counter()
     bag = waiting.popleft().result()
     stopwatch.waiting += time.perf_counter() - start

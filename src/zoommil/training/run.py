@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ class RunSpec(Section):
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{path.name!r} is not TOML: {error}.") from error
         run = cls.compose(table, overrides=overrides)
-        return run._with_paths_from(path.parent)
+        return run._with_paths(lambda value: os.path.normpath(path.parent / value))
 
     def changed(self, **tables: Any) -> RunSpec:
         """This run with some values changed, checked again."""
@@ -107,8 +108,10 @@ class RunSpec(Section):
         return toml_of(self.to_table())
 
     def save(self, path: Path | str) -> None:
-        """Write the resolved run beside its results."""
-        write_text(path, self.to_toml())
+        """Write the resolved run beside its results, its paths relative to the file."""
+        folder = Path(path).parent.absolute()
+        moved = self._with_paths(lambda value: os.path.relpath(value, folder))
+        write_text(path, moved.to_toml())
 
     def determining(self) -> dict[str, Any]:
         """What determines the result: no names, places, loggers or machines."""
@@ -123,14 +126,12 @@ class RunSpec(Section):
         """Where results go."""
         return Path(self.out) if self.out else Path("runs") / self.name
 
-    def _with_paths_from(self, folder: Path) -> RunSpec:
-        data = {
-            key: str(folder / value)
-            for key in ("cohort", "bags", "split")
-            if (value := getattr(self.data, key)) and not Path(value).is_absolute()
-        }
-        out = {"out": str(folder / self.out)} if self.out else {}
-        return self.changed(data=data, **out) if data or out else self
+    def _with_paths(self, move: Callable[[str], str]) -> RunSpec:
+        """The run with each path that it names moved."""
+        names = ("cohort", "bags", "split")
+        found = {name: getattr(self.data, name) for name in names}
+        data = {name: move(value) for name, value in found.items() if value}
+        return self.changed(data=data, **({"out": move(self.out)} if self.out else {}))
 
 
 def list_recipes() -> list[str]:
