@@ -114,17 +114,10 @@ def crossval(
     bags = bags if bags is not None else run.data.bags
     if not seeds or len(set(seeds)) != len(seeds):
         raise ConfigError(f"seeds are {list(seeds)}; give one or more different ones.")
-    if splits is None:
-        splits = make_folds(
-            cohort,
-            num_folds=num_folds,
-            val_fraction=run.data.val_fraction,
-            seed=run.data.split_seed,
-            keep_sites=run.data.keep_sites,
-        )
     folder = Path(out) if out is not None else run.out_folder
     engine = engine or LocalEngine(workers)
     run = _with_memory_for(run, bags, cohort, workers)
+    splits = splits or _drawn_folds(run, cohort, num_folds)
     tasks = [
         FoldTask(run.changed(seed=seed), split, folder / f"fold_{split.name}" / f"seed_{seed}")
         for seed in seeds
@@ -144,6 +137,16 @@ def crossval(
         evaluation.predictions.write(folder / f"predictions_seed_{seed}.csv")
     write_json(folder / "crossval.json", found.to_json())
     return found
+
+
+def _drawn_folds(run: RunSpec, cohort: Cohort, num_folds: int) -> tuple[Split, ...]:
+    return make_folds(
+        cohort,
+        num_folds=num_folds,
+        val_fraction=run.data.val_fraction,
+        seed=run.data.split_seed,
+        keep_sites=run.data.keep_sites,
+    )
 
 
 def _make_worker(cohort: Cohort, bags: Bags, report: Report | None) -> Callable[[FoldTask], Path]:
