@@ -175,10 +175,10 @@ def _result(speeds: dict[str, float], peak: float, num_patches: int) -> BenchRes
             "native: from the closed slide to the written bag at 2.5x and 10x (levels the file "
             "has); between: 20x, read from level 0 and halved.",
             f"The plain loop (OpenSlide, DataLoader, eager fp32, batch 32) is at {loop_share:.0%} "
-            f"of the measured fp32 matrix-product peak of {peak:.0f} GFLOP/s. Eager torch loses most "
-            "of its time here to fresh pages for every activation, so judge by this too: over a loop "
-            f"at a quarter of the best fp32 rate of this table ({quarter:.1f} patches/s) the default "
-            f"(native bf16) is {speeds['native bf16'] / quarter:.1f}x, fp32 "
+            f"of the measured fp32 matrix-product peak of {peak:.0f} GFLOP/s.",
+            "Eager torch loses time to fresh pages for every activation, so judge by this too: "
+            f"over a loop at a quarter of the best fp32 rate here ({quarter:.1f} patches/s) native "
+            f"bf16 is {speeds['native bf16'] / quarter:.1f}x, native fp32 "
             f"{speeds['native fp32'] / quarter:.1f}x.",
         ],
         data={"patches_per_second": speeds, "fp32_peak_gflops": peak, "plain_share": loop_share},

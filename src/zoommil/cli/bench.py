@@ -41,6 +41,71 @@ def extract(
     show(bench_extract(work, rounds=rounds), out)
 
 
+@app.command()
+def probe(
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    slides: Annotated[int, typer.Option(help="Slides of each cohort.", min=6)] = 60,
+    side_px: Annotated[int, typer.Option(help="Side of a slide.", min=2048)] = 8192,
+) -> None:
+    """What each magnification of a synthetic slide gives away: the generator's honesty.
+
+    Example: `zoommil bench probe --out docs/results`
+    """
+    from zoommil.benches.probe import bench_probe, probe_cohorts
+
+    cohorts = probe_cohorts(slides, side_px)
+    show(bench_probe(work / "probe", cohorts, progress=terminal.say), out)
+
+
+@app.command()
+def generate(out: OutOption = None, work: WorkOption = WORK) -> None:
+    """Time and memory of making a synthetic slide of 100 000 x 100 000 pixels, 25% tissue.
+
+    Example: `zoommil bench generate --out docs/results`
+    """
+    from zoommil.benches.generate import bench_generate
+
+    show(bench_generate(work), out)
+
+
+@app.command()
+def zoom(
+    out: OutOption = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of each rule.", min=1)] = 6,
+) -> None:
+    """The toy that only a trained selection solves, by every selection rule and preset.
+
+    Example: `zoommil bench zoom --out docs/results`
+    """
+    from zoommil.benches.zoom_toy import bench_zoom
+
+    say = lambda row: terminal.say(str(row))  # noqa: E731
+    show(bench_zoom(seeds=range(seeds), progress=say), out)
+
+
+@app.command()
+def step(out: OutOption = None) -> None:
+    """One training step of this implementation against the dense one: time and memory.
+
+    Example: `zoommil bench step --out docs/results`
+    """
+    from zoommil.benches.step import bench_step
+
+    show(bench_step(progress=lambda cost: terminal.say(str(cost))), out)
+
+
+@app.command()
+def training(out: OutOption = None, work: WorkOption = WORK) -> None:
+    """20 epochs on 200 bags of (60, 240, 3840) x 1024 features, and where the time goes.
+
+    Example: `zoommil bench training --out docs/results`
+    """
+    from zoommil.benches.training import bench_training
+
+    show(bench_training(work), out)
+
+
 def show(result: BenchResult, out: Path | None) -> None:
     """Print a result's page and write it where asked."""
     typer.echo(result.to_markdown())
