@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from synthetic_slides import SEED, small_spec
 
+from synthetic_slides import SEED, small_spec
 from zoommil.synthetic.slide import SlideTruth, write_slide
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,8 @@ import numpy as np
 import openslide
 import pytest
 from pydantic import ValidationError
-from synthetic_slides import SEED, read_level, small_spec
 
+from synthetic_slides import SEED, read_level, small_spec
 from zoommil.errors import OutputError
 from zoommil.synthetic.slide import SlideSpec, truth_path, write_slide
 
@@ -36,21 +37,27 @@ def test_generic_slide_with_odd_sizes_and_levels(tmp_path):
         assert float(slide.properties["openslide.mpp-x"]) == pytest.approx(2.2651, rel=1e-5)
 
 
+def assert_levels_agree(path: Path, level: int, downsample: int) -> None:
+    """The level is the finest one averaged, and a shift by one of its pixels is much worse."""
+    coarse = read_level(path, level)[..., 1].astype(float)
+    height, width = coarse.shape
+    finest = read_level(path, 0)[: height * downsample, : width * downsample, 1].astype(float)
+    reduced = finest.reshape(height, downsample, width, downsample).mean((1, 3))
+    error = np.abs(reduced - coarse).mean()
+    for axis in (0, 1):
+        for step in (-1, 1):
+            assert error < 0.4 * np.abs(reduced - np.roll(coarse, step, axis)).mean()
+
+
 def test_downsamples_that_are_no_powers_of_two(tmp_path):
-    write_slide(tmp_path / "a.svs", small_spec(size_px=(1600, 1200), downsamples=(1, 3, 6)), 3)
-    finest, coarse = read_level(tmp_path / "a.svs", 0), read_level(tmp_path / "a.svs", 2)
-    reduced = finest[:1200, :1596].reshape(200, 6, 266, 6, 3).mean((1, 3))
-    assert np.abs(reduced - coarse[:200, :266]).mean() < 2.5
+    write_slide(tmp_path / "a.svs", small_spec(size_px=(1600, 1000), downsamples=(1, 3, 6)), 3)
+    assert_levels_agree(tmp_path / "a.svs", 1, 3)
+    assert_levels_agree(tmp_path / "a.svs", 2, 6)
 
 
 def test_every_level_shows_the_same(written):
-    finest = read_level(written["normal"][0], 0)
-    for level, downsample in ((1, 4), (2, 16)):
-        coarse = read_level(written["normal"][0], level).astype(float)
-        height, width = coarse.shape[0], coarse.shape[1]
-        cut = finest[: height * downsample, : width * downsample].astype(float)
-        reduced = cut.reshape(height, downsample, width, downsample, 3).mean((1, 3))
-        assert np.abs(reduced - coarse).mean() < 2.5  # JPEG, twice
+    assert_levels_agree(written["normal"][0], 1, 4)
+    assert_levels_agree(written["normal"][0], 2, 16)
 
 
 def test_share_of_tissue_is_as_asked(written):
@@ -84,22 +91,25 @@ def test_intact_slide_is_reused(written):
 
 
 @pytest.mark.parametrize("damage", ["cut off", "other spec", "no truth"])
-def test_damaged_or_different_slide_is_written_anew(damage, tmp_path):
-    spec = small_spec(size_px=(600, 600), num_foci=(0, 0), num_decoys=(0, 0))
+def test_damaged_or_different_slide_is_written_anew(damage, written, tmp_path):
+    wanted = written["normal"][0].read_bytes()
     path = tmp_path / "a.svs"
-    write_slide(path, spec, 1)
-    wanted = path.read_bytes()
-    if damage == "cut off":
-        path.write_bytes(wanted[:-100])
-    elif damage == "other spec":
-        write_slide(path, spec.model_copy(update={"quality": 60}), 1)
-        assert path.read_bytes() != wanted
-    else:
-        truth_path(path).unlink()
-    write_slide(path, spec, 1)
+    path.write_bytes(wanted[:-100] if damage == "cut off" else wanted)
+    about = json.loads(truth_path(written["normal"][0]).read_text())
+    if damage == "other spec":
+        about["key"] = "0" * 64
+    if damage != "no truth":
+        truth_path(path).write_text(json.dumps(about))
+    before = path.stat().st_mtime_ns
+    write_slide(path, small_spec(), SEED)
+    assert path.stat().st_mtime_ns != before
     assert path.read_bytes() == wanted
-    assert truth_path(path).exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.svs", "a.truth.geojson"]
+
+
+def test_key_follows_spec_and_seed(written):
+    keys = [json.loads(truth_path(path).read_text())["key"] for path, _ in written.values()]
+    assert len(set(keys)) == 3
 
 
 def test_unwritable_folder_is_one_clear_error(tmp_path):
@@ -130,10 +140,10 @@ import sys, tempfile, pathlib
 from zoommil.machine import peak_memory_bytes
 from zoommil.synthetic.slide import SlideSpec, write_slide
 folder = pathlib.Path(tempfile.mkdtemp(dir=sys.argv[1]))
-shape = dict(magnification=5.0, tissue=0.06)
-write_slide(folder / "small.svs", SlideSpec(size_px=(4096, 4096), **shape), 1)
+shape = dict(magnification=5.0, tissue=0.05)
+write_slide(folder / "small.svs", SlideSpec(size_px=(2048, 2048), **shape), 1)
 before = peak_memory_bytes()
-write_slide(folder / "large.svs", SlideSpec(size_px=(20480, 16384), **shape), 1)
+write_slide(folder / "large.svs", SlideSpec(size_px=(16384, 16384), **shape), 1)
 print(peak_memory_bytes() - before)
 """
 
@@ -142,5 +152,5 @@ def test_memory_does_not_grow_with_the_slide(tmp_path: Path):
     run = subprocess.run(
         [sys.executable, "-c", _MEASURE, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    whole_slide = 20480 * 16384 * 3
-    assert int(run.stdout) < 0.3 * whole_slide
+    whole_slide = 16384 * 16384 * 3
+    assert int(run.stdout) < 0.45 * whole_slide

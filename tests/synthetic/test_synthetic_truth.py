@@ -1,4 +1,4 @@
-"""What a synthetic slide hides and shows: truth, class, hint, stain; and that the label leaks not."""
+"""What a synthetic slide hides and shows: truth, class, hint and stain."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import cv2
 import numpy as np
 import pytest
-from synthetic_slides import SEED, read_level, small_spec
 
+from synthetic_slides import SEED, read_level, small_spec
 from zoommil.synthetic.cohort import CohortSpec, slide_labels, write_cohort
-from zoommil.synthetic.scene import draw_plan, draw_scene, stream_of
+from zoommil.synthetic.drawing import draw_plan, draw_scene, stream_of
 from zoommil.synthetic.slide import truth_path, write_slide
 from zoommil.synthetic.stains import sample_stain
 
@@ -114,7 +114,7 @@ def test_labels_come_in_equal_shares_and_are_independent_of_stain():
     assert between < 5 * expected
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_cohort_has_one_row_per_slide(tmp_path, workers):
     small = small_spec(size_px=(700, 600), num_foci=(0, 0), num_decoys=(0, 0))
     spec = CohortSpec(num_slides=4, slides_per_case=2, slide=small)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -14,24 +15,22 @@ from zoommil.synthetic.glands import (
     draw_glands,
     style_between,
 )
-from zoommil.synthetic.lesions import Region, place_regions, region_mask
+from zoommil.synthetic.lesions import place_regions
 from zoommil.synthetic.matching import match_low_magnification
+from zoommil.synthetic.mixing import gland_densities, hinted_maps
 from zoommil.synthetic.noise import open_noise, periodic_noise
 from zoommil.synthetic.nuclei import KINDS, draw_nuclei
-from zoommil.synthetic.rendering import NOISE_PX, GlandLayer, SlideScene
+from zoommil.synthetic.scene import GlandLayer, SlidePlan, SlideScene
 from zoommil.synthetic.spec import SlideSpec
 from zoommil.synthetic.stains import colour_table, sample_stain
 from zoommil.synthetic.textures import draw_fat, draw_lymphocytes, draw_stroma
-from zoommil.synthetic.tissue_shapes import TissueMaps, as_bytes, draw_tissue_maps
+from zoommil.synthetic.tissue_shapes import draw_tissue_maps
 from zoommil.synthetic.vessels import draw_vessels
 
+SWATCH_PX = (1024, 4096)  # smallest, largest; the smallest exceeds a block and what reaches into it
+NOISE_PX = 256  # the period of the scanner's noise: a tile, so that bare tiles are all alike
 
-@dataclass(frozen=True)
-class SlidePlan:
-    """Where everything lies on a slide; the same for every label."""
-
-    maps: TissueMaps
-    regions: tuple[Region, ...]
+_ORIGINS = ("stroma", "turned stroma", "fat", "lymphocytes", "edge", "normal", "crowded", "vessels")
 
 
 def stream_of(seed: int, name: str) -> np.random.Generator:
@@ -61,128 +60,94 @@ def draw_plan(spec: SlideSpec, seed: int) -> SlidePlan:
     return SlidePlan(maps, regions)
 
 
-def draw_scene(spec: SlideSpec, seed: int, plan: SlidePlan) -> SlideScene:
+def draw_scene(spec: SlideSpec, seed: int, plan: SlidePlan, threads: int = 1) -> SlideScene:
     """Everything a renderer needs: the swatches at this slide's resolution, and its stain."""
-    side_px = _swatch_side(spec.mpp)
-    focus = region_mask(plan.maps, tuple(r for r in plan.regions if r.is_focus))
-    decoy = region_mask(plan.maps, tuple(r for r in plan.regions if not r.is_focus))
-    maps = _hinted_maps(spec, plan.maps, focus, decoy)
-    origins = stream_of(seed, "origins").integers(0, side_px, (8, 2))
-    cells_px = side_px if spec.mpp < 0.75 else 1280
+    mpp, side_px = spec.mpp, _swatch_side(spec.mpp)
+    cells_px = min(side_px, max(512, round(1280 / mpp)))
+    with ThreadPoolExecutor(threads) as pool:
+        crowded = pool.submit(_draw_crowded, spec, seed, side_px)
+        normal = pool.submit(_draw_normal, spec, seed, side_px)
+        stroma = pool.submit(draw_stroma, side_px, mpp, stream_of(seed, "stroma"))
+        cells = pool.submit(draw_lymphocytes, cells_px, mpp, stream_of(seed, "lymphocytes"))
+        fat = pool.submit(draw_fat, side_px, mpp, stream_of(seed, "fat"))
+        vessels = pool.submit(draw_vessels, side_px, mpp, stream_of(seed, "vessels"))
+    origins = {name: _origin(seed, name, side_px) for name in _ORIGINS}
+    swatches = {
+        "normal": normal.result(),
+        "crowded": crowded.result() or normal.result(),
+        "vessels": vessels.result(),
+    }
+    if crowded.result() is None:
+        origins["crowded"] = origins["normal"]
     return SlideScene(
-        mpp=spec.mpp,
-        maps=maps,
-        stroma=draw_stroma(side_px, spec.mpp, stream_of(seed, "stroma")),
-        fat=draw_fat(side_px, spec.mpp, stream_of(seed, "fat")),
-        lymphocytes=draw_lymphocytes(cells_px, spec.mpp, stream_of(seed, "lymphocytes")),
-        glands=_gland_layers(spec, seed, plan.maps, focus, decoy, side_px, origins),
-        edge_um=_edge_roughness(spec.mpp, stream_of(seed, "edge")),
+        mpp=mpp,
+        maps=hinted_maps(spec, plan),
+        stroma=stroma.result(),
+        fat=fat.result(),
+        lymphocytes=cells.result(),
+        glands=tuple(
+            GlandLayer(density, swatches[name], kind, origins[name])
+            for name, kind, density in gland_densities(spec, plan, _reactive(plan, seed))
+            if density.any()
+        ),
+        edge_um=_edge_roughness(mpp, stream_of(seed, "edge")),
         noise=_scanner_noise(spec.noise, stream_of(seed, "noise")),
         table=colour_table(sample_stain(stream_of(seed, "stain"), spec.stain_variation)),
-        origins=tuple((int(x), int(y)) for x, y in origins),
+        origins=origins,
     )
 
 
 def _swatch_side(mpp: float) -> int:
-    """About two millimetres, a power of two, at most 4096 pixels."""
-    return int(min(4096, max(512, 2 ** np.ceil(np.log2(1800.0 / mpp)))))
+    """About two millimetres, as a power of two."""
+    wanted = 2 ** math.ceil(math.log2(1800.0 / mpp))
+    return min(SWATCH_PX[1], max(SWATCH_PX[0], wanted))
 
 
-def _hinted_maps(
-    spec: SlideSpec, maps: TissueMaps, focus: np.ndarray, decoy: np.ndarray
-) -> TissueMaps:
-    """The maps with the hint of the regions in their tint and cells, and the controls' marks."""
-    from dataclasses import replace
+def _draw_normal(spec: SlideSpec, seed: int, side_px: int) -> GlandSwatch:
+    """The glands of healthy tissue; without a hint, lesions are glands like these."""
+    kinds = {"benign", "reactive"} if spec.hint else {"benign", "reactive", spec.nuclei}
+    return _draw_glands(spec, seed, "normal", 0.0, kinds, side_px)
 
-    hint = np.maximum(focus, decoy).astype(np.float32) / 255 * spec.hint_strength
+
+def _draw_crowded(spec: SlideSpec, seed: int, side_px: int) -> GlandSwatch | None:
+    """The glands of foci and decoys."""
     if not spec.hint:
-        hint = hint * 0
-    hematoxylin = maps.hematoxylin_tint.astype(np.float32) / 255 * (1 + 0.06 * hint)
-    eosin = maps.eosin_tint.astype(np.float32) / 255
-    cells = maps.lymphocytes.astype(np.float32) / 255
-    cells = np.maximum(cells * (1 - 0.5 * hint), 0.10 * hint)
-    if spec.class_visible_low and spec.is_lesion:
-        share = focus.astype(np.float32) / 255
-        position = spec.classes.index(spec.label) / (len(spec.classes) - 1)
-        hematoxylin *= 1 + share * (0.45 * position)
-        eosin *= 1 + share * (0.45 * (1 - position))
-    return replace(
-        maps,
-        lymphocytes=as_bytes(cells),
-        hematoxylin_tint=as_bytes(hematoxylin),
-        eosin_tint=as_bytes(eosin),
-        fat=as_bytes(maps.fat.astype(np.float32) / 255 * (1 - np.minimum(1, 1.5 * hint))),
-    )
+        return None
+    kinds = {"benign", spec.nuclei}
+    return _draw_glands(spec, seed, "crowded", spec.hint_strength, kinds, side_px)
 
 
-def _gland_layers(
-    spec: SlideSpec,
-    seed: int,
-    maps: TissueMaps,
-    focus: np.ndarray,
-    decoy: np.ndarray,
-    side_px: int,
-    origins: np.ndarray,
-) -> tuple[GlandLayer, ...]:
-    normal = _draw_style(spec, seed, "normal", side_px)
-    glands = maps.glands.astype(np.float32)
-    in_focus, in_decoy = focus.astype(np.float32) / 255, decoy.astype(np.float32) / 255
-    if spec.hint:
-        crowded = _draw_style(spec, seed, "crowded", side_px)
-        elsewhere = glands * np.clip(1 - 2.2 * np.maximum(in_focus, in_decoy), 0, 1)
-        fill = 245.0
-        focus_density = fill * np.where(in_focus > 0.45, 1, 0)
-        decoy_density = fill * np.where(in_decoy > 0.15, np.clip(in_decoy * 1.1, 0, 1), 0)
-    else:
-        crowded = normal
-        elsewhere = glands * (in_focus < 0.45)
-        focus_density = glands * (in_focus >= 0.45)
-        decoy_density = np.zeros_like(glands)
-    reactive = _reactive_patches(maps, stream_of(seed, "reactive"))
-    vessels = draw_vessels(side_px, spec.mpp, stream_of(seed, "vessels"))
-    sparse = np.where(maps.fat > 64, 60, 110) * (1 - glands / 255) * (np.maximum(focus, decoy) < 90)
-    home, other = _pair(origins[4]), _pair(origins[5 if spec.hint else 4])
-    layers = [
-        GlandLayer(_bytes(sparse), vessels, "benign", _pair(origins[7])),
-        GlandLayer(_bytes(elsewhere * ~reactive), normal, "benign", home),
-        GlandLayer(_bytes(elsewhere * reactive), normal, "reactive", home),
-        GlandLayer(_bytes(decoy_density), crowded, "benign", other),
-        GlandLayer(_bytes(focus_density), crowded, spec.nuclei, other),
-    ]
-    return tuple(layer for layer in layers if layer.density.any())
-
-
-def _reactive_patches(maps: TissueMaps, generator: np.random.Generator) -> np.ndarray:
-    """Where harmless glands have larger nuclei: variation that says nothing of the class."""
-    noise = open_noise(*maps.depth_um.shape, 900.0 / maps.um_per_px, generator)
-    return noise > 0.6
-
-
-def _draw_style(spec: SlideSpec, seed: int, name: str, side_px: int) -> GlandSwatch:
-    share = {"normal": 0.0, "crowded": spec.hint_strength}[name]
-    style = style_between(NORMAL_GLANDS, CROWDED_GLANDS, share)
-    kinds = ["benign", "reactive"] if name == "normal" else ["benign"]
-    if spec.is_lesion and (name == "crowded" or not spec.hint):
-        kinds.append(spec.nuclei)
-    nuclei = {k: draw_nuclei(KINDS[k], spec.mpp, stream_of(seed, "nuclei-" + k)) for k in kinds}
+def _draw_glands(
+    spec: SlideSpec, seed: int, name: str, crowding: float, kinds: set[str], side_px: int
+) -> GlandSwatch:
+    style = style_between(NORMAL_GLANDS, CROWDED_GLANDS, crowding)
+    nuclei = {
+        kind: draw_nuclei(KINDS[kind], spec.mpp, stream_of(seed, "nuclei-" + kind))
+        for kind in sorted(kinds)
+    }
     swatch = draw_glands(style, nuclei, side_px, spec.mpp, stream_of(seed, "glands-" + name))
     return match_low_magnification(swatch, "benign", spec.mpp)
 
 
+def _origin(seed: int, name: str, side_px: int) -> tuple[int, int]:
+    x, y = stream_of(seed, "origin-" + name).integers(0, side_px, 2)
+    return int(x), int(y)
+
+
+def _reactive(plan: SlidePlan, seed: int) -> np.ndarray:
+    """Where harmless glands have larger nuclei: variation that says nothing of the class."""
+    height, width = plan.maps.depth_um.shape
+    wavelength_px = 900.0 / plan.maps.um_per_px
+    return open_noise(height, width, wavelength_px, stream_of(seed, "reactive")) > 0.6
+
+
 def _edge_roughness(mpp: float, generator: np.random.Generator) -> np.ndarray:
-    side_px = 1024
+    side_px = SWATCH_PX[0]
     rough = 5.0 * periodic_noise(side_px, 14.0 / mpp, generator)
     return (rough + 10.0 * periodic_noise(side_px, 50.0 / mpp, generator)).astype(np.float32)
 
 
 def _scanner_noise(amount: float, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """What to add and what to subtract."""
     values = np.round(generator.normal(0.0, amount, (NOISE_PX, NOISE_PX, 3)))
-    return (np.clip(values, 0, 255).astype(np.uint8), np.clip(-values, 0, 255).astype(np.uint8))
-
-
-def _bytes(values: np.ndarray) -> np.ndarray:
-    return np.clip(values, 0, 255).astype(np.uint8)
-
-
-def _pair(values: np.ndarray) -> tuple[int, int]:
-    return int(values[0]), int(values[1])
+    return np.clip(values, 0, 255).astype(np.uint8), np.clip(-values, 0, 255).astype(np.uint8)

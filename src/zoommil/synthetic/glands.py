@@ -97,7 +97,10 @@ def draw_glands(
 
 
 def paste_darkest(
-    plane: UInt8[np.ndarray, "side side"], picture: UInt8[np.ndarray, "height width"], x: int, y: int
+    plane: UInt8[np.ndarray, "side side"],
+    picture: UInt8[np.ndarray, "height width"],
+    x: int,
+    y: int,
 ) -> None:
     """Lay a picture centred on (x, y) over a periodic plane, keeping the darker of both."""
     side = plane.shape[0]
@@ -199,7 +202,9 @@ class _Outline:
 
     def radius_at(self, turn: np.ndarray) -> np.ndarray:
         bumps = np.float32(self.amplitudes[0]) * np.cos(2 * turn + np.float32(self.phases[0]))
-        for order, amplitude, phase in zip((3, 4, 6), self.amplitudes[1:], self.phases[1:], strict=True):
+        for order, amplitude, phase in zip(
+            (3, 4, 6), self.amplitudes[1:], self.phases[1:], strict=True
+        ):
             bumps += np.float32(amplitude) * np.cos(order * turn + np.float32(phase))
         return np.float32(self.radius_um) * np.minimum(1 + bumps, np.float32(1.15))
 

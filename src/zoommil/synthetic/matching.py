@@ -27,16 +27,12 @@ def match_low_magnification(
     for kind, plane in swatch.hematoxylin.items():
         matched[kind] = plane
         if kind != reference:
-            matched[kind] = _matched(plane, target, swatch.cover, mpp, rounds)
+            matched[kind] = _matched(plane, target, mpp, rounds)
     return replace(swatch, hematoxylin=matched)
 
 
-def _matched(
-    plane: np.ndarray, target: np.ndarray, cover: np.ndarray, mpp: float, rounds: int
-) -> np.ndarray:
+def _matched(plane: np.ndarray, target: np.ndarray, mpp: float, rounds: int) -> np.ndarray:
     """Multiply the plane by a smooth gain until its light, smoothed, is the target's."""
-    import cv2
-
     side = plane.shape[0]
     coarse = max(1, int(side * mpp / COARSE_UM))
     wanted = _smooth(_shrink(target, coarse), side * mpp / coarse)
@@ -50,7 +46,6 @@ def _matched(
         gain *= np.clip(1 + excess / np.maximum(slope, 0.02), 0.7, 1.4)
         gain = np.clip(gain, 0.4, 2.2)
         current = np.minimum(stained * _grow(gain, side), 255)
-    assert cv2 is not None and cover.shape == plane.shape
     return np.clip(current + 0.5, 0, 255).astype(np.uint8)
 
 
@@ -78,13 +73,11 @@ def _grow(plane: np.ndarray, side: int) -> np.ndarray:
 
 def _smooth(plane: np.ndarray, um_per_px: float) -> np.ndarray:
     """Only wavelengths above the cutoff, periodic."""
-    from scipy import fft
-
     side = plane.shape[0]
-    down = fft.fftfreq(side, um_per_px)[:, None]
-    along = fft.rfftfreq(side, um_per_px)[None, :]
+    down = np.fft.fftfreq(side, um_per_px)[:, None]
+    along = np.fft.rfftfreq(side, um_per_px)[None, :]
     frequency = np.hypot(down, along)
     position = (frequency - 1 / CUTOFF_UM[1]) / (1 / CUTOFF_UM[0] - 1 / CUTOFF_UM[1])
     keep = 0.5 + 0.5 * np.cos(np.pi * np.clip(position, 0, 1))
-    spectrum = fft.rfft2(plane) * keep.astype(np.float32)
-    return fft.irfft2(spectrum, s=plane.shape).astype(np.float32)
+    spectrum = np.fft.rfft2(plane) * keep.astype(np.float32)
+    return np.fft.irfft2(spectrum, s=plane.shape).astype(np.float32)

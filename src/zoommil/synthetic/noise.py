@@ -17,15 +17,13 @@ def periodic_noise(
 
     ``wavelength_px`` is the finest wavelength kept; ``stretch`` above 1 draws it out along x.
     """
-    from scipy import fft
-
     white = generator.standard_normal((side_px, side_px), dtype=np.float32)
-    spectrum = fft.rfft2(white)
-    down = fft.fftfreq(side_px).astype(np.float32)[:, None] * wavelength_px
-    along = fft.rfftfreq(side_px).astype(np.float32)[None, :] * (wavelength_px * stretch)
+    spectrum = np.fft.rfft2(white)
+    down = np.fft.fftfreq(side_px).astype(np.float32)[:, None] * wavelength_px
+    along = np.fft.rfftfreq(side_px).astype(np.float32)[None, :] * (wavelength_px * stretch)
     spectrum *= np.exp(-(down**2 + along**2))
     spectrum[0, 0] = 0.0
-    field = fft.irfft2(spectrum, s=(side_px, side_px)).astype(np.float32)
+    field = np.fft.irfft2(spectrum, s=(side_px, side_px)).astype(np.float32)
     return field / max(float(field.std()), 1e-6)
 
 

@@ -29,15 +29,23 @@ class NucleusKind:
     turned: float = 0.25  # standard deviation of the angle to the cell's axis, radians
 
 
+_ATYPICAL = NucleusKind(
+    length_um=10.6,
+    width_um=8.8,
+    size_spread=0.22,
+    density=0.37,
+    vesicular=0.55,
+    irregular=0.13,
+    nucleolus=0.62,
+    coarse=0.3,
+    turned=9.0,
+)
+
 KINDS = {
-    "benign": NucleusKind(7.6, 6.4, 0.08, 0.74, coarse=0.10, turned=0.4),
-    "low_grade": NucleusKind(14.0, 3.7, 0.10, 0.76, coarse=0.10, turned=0.12),
-    "high_grade": NucleusKind(
-        11.5, 9.6, 0.24, 0.50, vesicular=0.55, irregular=0.13, nucleolus=0.75, coarse=0.3, turned=9.0
-    ),
-    "tumor": NucleusKind(
-        11.5, 9.6, 0.24, 0.50, vesicular=0.55, irregular=0.13, nucleolus=0.75, coarse=0.3, turned=9.0
-    ),
+    "benign": NucleusKind(8.0, 6.8, 0.08, 0.76, coarse=0.10, turned=0.4),
+    "low_grade": NucleusKind(14.0, 4.0, 0.10, 0.78, coarse=0.10, turned=0.12),
+    "high_grade": _ATYPICAL,
+    "tumor": _ATYPICAL,
     "reactive": NucleusKind(9.4, 6.2, 0.16, 0.66, vesicular=0.2, coarse=0.2, turned=0.5),
     "lymphocyte": NucleusKind(6.4, 5.8, 0.10, 0.85, irregular=0.05, coarse=0.22, turned=9.0),
     "fibroblast": NucleusKind(14.0, 3.2, 0.25, 0.62, coarse=0.12, turned=0.15),

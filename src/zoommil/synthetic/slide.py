@@ -9,15 +9,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from zoommil.files import atomic_path, file_hash, hash_of, write_json
 from zoommil.machine import num_cores
-from zoommil.synthetic.rendering import SlideScene, bare_glass, has_tissue, render_block
-from zoommil.synthetic.scene import draw_plan, draw_scene
+from zoommil.synthetic.drawing import draw_plan, draw_scene
+from zoommil.synthetic.rendering import bare_glass, has_tissue, render_block
+from zoommil.synthetic.scene import SlideScene
 from zoommil.synthetic.spec import SlideSpec
 from zoommil.synthetic.truth import SlideTruth, read_truth, truth_of
 from zoommil.synthetic.writer import PyramidWriter, encode_tile, level_layouts
@@ -68,7 +70,7 @@ def write_slide(
         return known
     plan = draw_plan(spec, seed)
     with atomic_path(path) as temporary:
-        scene = draw_scene(spec, seed, plan)
+        scene = draw_scene(spec, seed, plan, threads or num_cores())
         with temporary.open("wb") as stream, _single_threaded_cv2():
             _write_pyramid(stream, spec, scene, key, threads or num_cores(), progress)
         digest = file_hash(temporary)
@@ -88,7 +90,7 @@ def _intact(path: Path, key: str) -> SlideTruth | None:
 
 
 def _write_pyramid(
-    stream: BinaryIO,
+    stream: BufferedIOBase,
     spec: SlideSpec,
     scene: SlideScene,
     key: str,
@@ -101,13 +103,12 @@ def _write_pyramid(
     strips = [_Strip(spec, scene, writer, index) for index in range(1, len(levels))]
     columns, rows = -(-spec.size_px[0] // spec.block_px), -(-spec.size_px[1] // spec.block_px)
     places = ((column, row) for row in range(rows) for column in range(columns))
-    done = 0
-    for block in _in_order(lambda place: _make_block(spec, scene, *place), places, threads):
+    blocks = _in_order(lambda place: _make_block(spec, scene, *place), places, threads)
+    for done, block in enumerate(blocks, start=1):
         for column, row, tile in block.tiles:
             writer.add(0, column, row, glass if tile is None else tile, is_shared=tile is None)
         for strip, pixels in zip(strips, block.reduced, strict=True):
             strip.add(block, pixels, is_last_of_row=block.column == columns - 1)
-        done += 1
         if progress is not None:
             progress(done, columns * rows)
     for strip in strips:
@@ -185,7 +186,9 @@ class _Strip:
         if pixels is not None:
             left = block.column * self._block_px
             part = pixels[:, : max(0, self._pixels.shape[1] - left)]
-            self._pixels[top - self._top : top - self._top + len(part), left : left + part.shape[1]] = part
+            self._pixels[
+                top - self._top : top - self._top + len(part), left : left + part.shape[1]
+            ] = part
             tile_px = self._spec.tile_px
             self._used[left // tile_px : -(-(left + part.shape[1]) // tile_px)] = True
         if is_last_of_row and top + self._block_px >= self._top + self._height:
@@ -217,9 +220,7 @@ class _Strip:
                     left = column * tile_px
                     part = self._pixels[top : top + tile_px, left : left + tile_px]
                     tile = encode_tile(part, self._spec.quality)
-                self._writer.add(
-                    self._index, column, row, tile, is_shared=not self._used[column]
-                )
+                self._writer.add(self._index, column, row, tile, is_shared=not self._used[column])
         self._top += self._height
         self._clear()
 

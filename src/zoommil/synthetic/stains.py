@@ -39,7 +39,7 @@ def sample_stain(generator: np.random.Generator, variation: float = 1.0) -> Stai
     )
 
 
-def colour_table(stain: Stain) -> UInt32[np.ndarray, "65536"]:
+def colour_table(stain: Stain) -> UInt32[np.ndarray, 65536]:
     """Packed RGBX of every pair of concentrations, at index ``256 * hematoxylin + eosin``."""
     density = np.arange(256, dtype=np.float64) * DENSITY_PER_UNIT
     hematoxylin = np.multiply.outer(density, np.array(stain.hematoxylin))
@@ -53,7 +53,7 @@ def colour_table(stain: Stain) -> UInt32[np.ndarray, "65536"]:
 def develop(
     hematoxylin: UInt8[np.ndarray, "height width"],
     eosin: UInt8[np.ndarray, "height width"],
-    table: UInt32[np.ndarray, "65536"],
+    table: UInt32[np.ndarray, 65536],
 ) -> UInt8[np.ndarray, "height width 3"]:
     """RGB pixels of two concentration planes under a slide's colour table."""
     import cv2

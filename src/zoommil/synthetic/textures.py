@@ -76,26 +76,28 @@ def draw_lymphocytes(side_px: int, mpp: float, generator: np.random.Generator) -
 def draw_fat(side_px: int, mpp: float, generator: np.random.Generator) -> Swatch:
     """Adipose tissue: large empty cells between thin eosin walls."""
     import cv2
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
     side_um = side_px * mpp
     num = int(side_um**2 / 62.0**2)
     points = generator.uniform(0, side_um, (num, 2))
     for _ in range(2):  # push apart
-        distance, index = cKDTree(points, boxsize=side_um).query(points, k=2)
-        away = points - points[index[:, 1]]
+        distance, index = KDTree(points, boxsize=side_um).query(points, k=2)
+        away = points - points[np.asarray(index)[:, 1]]
         away -= side_um * np.round(away / side_um)
         push = np.clip(45.0 - distance[:, 1:], 0, None) / np.maximum(distance[:, 1:], 1e-3)
         points = (points + 0.5 * away * push) % side_um
     coarse = max(8, int(side_um / 3.0))
     axis = (np.arange(coarse) + 0.5) * (side_um / coarse)
     where = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    distance, _ = cKDTree(points, boxsize=side_um).query(where, k=2)
+    distance, _ = KDTree(points, boxsize=side_um).query(where, k=2)
     gap = (distance[:, 1] - distance[:, 0]).astype(np.float32).reshape(coarse, coarse)
     pad = 2
     gap = np.pad(gap, pad, mode="wrap")
     scale = side_px / coarse
-    matrix = np.array([[1 / scale, 0, 0.5 / scale - 0.5 + pad], [0, 1 / scale, 0.5 / scale - 0.5 + pad]])
+    matrix = np.array(
+        [[1 / scale, 0, 0.5 / scale - 0.5 + pad], [0, 1 / scale, 0.5 / scale - 0.5 + pad]]
+    )
     gap = cv2.warpAffine(
         gap, matrix, (side_px, side_px), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     )

@@ -9,8 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
+from io import BufferedIOBase
 
 import numpy as np
 from jaxtyping import UInt8
@@ -62,7 +61,11 @@ class PyramidWriter:
     """Collects tiles of all levels and ends as a file that OpenSlide opens."""
 
     def __init__(
-        self, stream: BinaryIO, levels: Sequence[LevelLayout], mpp: float, descriptions: Sequence[str]
+        self,
+        stream: BufferedIOBase,
+        levels: Sequence[LevelLayout],
+        mpp: float,
+        descriptions: Sequence[str],
     ) -> None:
         self._stream = stream
         self._levels = tuple(levels)
@@ -72,7 +75,9 @@ class PyramidWriter:
         self._shared: dict[bytes, int] = {}
         stream.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0))
 
-    def add(self, level: int, column: int, row: int, tile: bytes, *, is_shared: bool = False) -> None:
+    def add(
+        self, level: int, column: int, row: int, tile: bytes, *, is_shared: bool = False
+    ) -> None:
         """Append one tile; a shared one is stored at its first use only."""
         where = self._shared.get(tile) if is_shared else None
         if where is None:
@@ -119,7 +124,7 @@ class PyramidWriter:
         return sorted(entries, key=lambda entry: entry[0])
 
     def _write_directory(self, entries: list[tuple[int, int, object]], pointer_at: int) -> int:
-        """Write values and directory; link it at ``pointer_at``; return where the next link goes."""
+        """Where the next link goes; this directory is linked at ``pointer_at``."""
         stream = self._stream
         stream.seek(0, 2)
         records = []
