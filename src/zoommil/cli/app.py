@@ -16,6 +16,7 @@ import typer
 from zoommil import __version__
 from zoommil.cli import bench, terminal
 from zoommil.cli.convert import convert
+from zoommil.cli.crossval import crossval
 from zoommil.cli.demo import demo
 from zoommil.cli.evaluate import evaluate
 from zoommil.cli.extract import extract
@@ -46,6 +47,7 @@ app.command(rich_help_panel=SLIDES)(tissue)
 app.command(rich_help_panel=SLIDES)(extract)
 app.command(rich_help_panel=TRAINING)(split)
 app.command(rich_help_panel=TRAINING)(train)
+app.command(rich_help_panel=TRAINING)(crossval)
 app.command(rich_help_panel=TRAINING)(evaluate)
 app.command(rich_help_panel=TOOLS)(convert)
 app.command(rich_help_panel=ANSWERS)(predict)
