@@ -12,7 +12,7 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -68,6 +68,24 @@ class ProbeResult:
     def chance(self) -> float:
         """The balanced accuracy of a guess."""
         return 1.0 / len(self.classes)
+
+
+def probe_cohorts(num_slides: int, side_px: int) -> dict[str, CohortSpec]:
+    """The cohorts whose honesty matters: both tasks, and the two controls."""
+    from zoommil.synthetic.cohort import CohortSpec
+    from zoommil.synthetic.spec import SlideSpec
+
+    slide = SlideSpec(size_px=(side_px, side_px))
+    changes: dict[str, dict[str, Any]] = {
+        "grading": {},
+        "metastasis": {"classes": ("normal", "tumor")},
+        "control: no hint": {"hint": False},
+        "control: class visible low": {"class_visible_low": True},
+    }
+    return {
+        name: CohortSpec(num_slides=num_slides, slide=slide.model_copy(update=change))
+        for name, change in changes.items()
+    }
 
 
 def bench_probe(
