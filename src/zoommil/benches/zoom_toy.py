@@ -222,7 +222,7 @@ def run_toy(rule: ToyCase, spec: ToySpec, seed: int, size: ToySize) -> ToyRun:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         train_toy(model, train, size, generator, clip=rule.clip)
-    return test_toy(model, test)
+    return evaluate_toy(model, test)
 
 
 def toy_directions(spec: ToySpec, generator: torch.Generator) -> torch.Tensor:
@@ -284,7 +284,7 @@ def train_toy(
             optimiser.step()
 
 
-def test_toy(model: Model, bags: Sequence[ToyBag]) -> ToyRun:
+def evaluate_toy(model: Model, bags: Sequence[ToyBag]) -> ToyRun:
     """Accuracy and lesion recall in evaluation mode."""
     import torch
 
