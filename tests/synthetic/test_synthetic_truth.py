@@ -10,7 +10,8 @@ import pytest
 
 from synthetic_slides import SEED, read_level, small_spec
 from zoommil.synthetic.cohort import CohortSpec, slide_labels, write_cohort
-from zoommil.synthetic.drawing import draw_plan, draw_scene, stream_of
+from zoommil.synthetic.drawing import draw_plan, stream_of
+from zoommil.synthetic.mixing import hinted_maps
 from zoommil.synthetic.slide import truth_path, write_slide
 from zoommil.synthetic.stains import sample_stain
 
@@ -90,7 +91,7 @@ def test_class_visible_low_control_shows_at_low_magnification(written, tmp_path)
 def test_hint_control_removes_the_hint():
     hinted, bare = (small_spec(hint=hint) for hint in (True, False))
     plan = draw_plan(hinted, SEED)
-    tints = [draw_scene(spec, SEED, plan).maps.hematoxylin_tint for spec in (hinted, bare)]
+    tints = [hinted_maps(spec, plan).hematoxylin_tint for spec in (hinted, bare)]
     np.testing.assert_array_equal(tints[1], plan.maps.hematoxylin_tint)
     assert (tints[0] > tints[1]).any()
 

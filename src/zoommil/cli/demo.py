@@ -42,6 +42,7 @@ The same with your own slides, a table cohort.csv of case_id, slide_id, label an
   zoommil extract cohort.csv -o bags --encoder resnet50
   zoommil split cohort.csv -o splits --folds 5
   zoommil train zoommil --cohort cohort.csv --bags bags --split splits/splits_0.csv -o runs/first
+  zoommil predict runs/first/artefact slide.svs -o predictions
 """
 
 
@@ -74,7 +75,8 @@ def demo(
         _extract(cohort, out / "bags")
     with _timed("training"):
         models = _train(cohort, out, size, seed)
-    typer.echo(_comparison(models, out / "bags", cohort))
+    with _timed("prediction"):
+        typer.echo(_comparison(models, cohort))
     terminal.say(f"look at {out / 'tissue' / tissue_command.SHEET}")
     terminal.say(NEXT)
 
@@ -123,7 +125,12 @@ def _train(cohort: Cohort, out: Path, size: Size, seed: int) -> dict[str, Artefa
     }
     models = {}
     for name, table in methods.items():
-        changes = {"training": {"epochs": size.epochs}, "seed": seed, "name": name}
+        changes = {
+            "training": {"epochs": size.epochs},
+            "optimiser": {"lr": 3e-4},
+            "seed": seed,
+            "name": name,
+        }
         run = RunSpec.compose(table, changes)
         folder = out / "runs" / name.lower().replace(" ", "_")
         with Bar(f"training {name}") as bar:
@@ -131,32 +138,32 @@ def _train(cohort: Cohort, out: Path, size: Size, seed: int) -> dict[str, Artefa
     return models
 
 
-def _comparison(models: dict[str, Artefact], bags: Path, cohort: Cohort) -> str:
-    """What each model is worth on the test slides and how many patches it has to encode."""
+def _comparison(models: dict[str, Artefact], cohort: Cohort) -> str:
+    """Each model from the pixels of its test slides: what it is worth and what it costs."""
+    from zoommil.inference.predictor import Predictor
+
     rows = []
     for name, artefact in models.items():
-        found = artefact.metrics["test"]["slide"]
-        patches = _mean_patches(artefact, bags, cohort)
-        estimates = (found["metrics"][metric] for metric in ("weighted_f1", "accuracy"))
-        rows.append([name, *(f"{e['value']:.2f}" for e in estimates), f"{patches:.0f}"])
-    num_test = next(iter(models.values())).metrics["test"]["slide"]["num_rows"]
-    table = terminal.table(["model", "weighted F1", "accuracy", "patches encoded a slide"], rows)
-    return f"\non {num_test} test slides:\n\n{table}\n"
+        predictor = Predictor.load(artefact)
+        predictor.warm_up()
+        slides = [cohort.slide(slide_id) for slide_id in _test_slides(artefact)]
+        answers = [predictor.predict(slide.path) for slide in slides if slide.path]
+        truth = zip(answers, slides, strict=True)
+        right = sum(answer.label == slide.label for answer, slide in truth)
+        patches = sum(answer.cost.patches for answer in answers) / len(answers)
+        seconds = sum(answer.measured.seconds["total"] for answer in answers) / len(answers)
+        rows.append([name, f"{right} of {len(slides)}", f"{patches:.0f}", f"{seconds:.2f}"])
+    headers = ["model", "test slides right", "patches encoded a slide", "seconds a slide"]
+    return f"\nfrom pixels:\n\n{terminal.table(headers, rows)}\n"
 
 
-def _mean_patches(artefact: Artefact, bags: Path, cohort: Cohort) -> float:
-    """Patches a slide that inference has to encode, on average over the cohort."""
-    import torch
+def _test_slides(artefact: Artefact) -> list[str]:
+    """The ids of the slides that neither trained nor chose the model."""
+    import csv
 
-    from zoommil.bags.store import read_bag
-
-    model = artefact.build_model()
-    total = 0
-    with torch.inference_mode():
-        for slide_id in cohort.slide_ids:
-            bag = artefact.matching(read_bag(bags / f"{slide_id}.h5"))
-            total += sum(len(rows) for rows in model(bag.features, bag.coords).rows)
-    return total / len(cohort.slides)
+    assert artefact.folder is not None
+    with (artefact.folder / "predictions_test.csv").open(newline="") as table:
+        return [row["slide_id"] for row in csv.DictReader(table)]
 
 
 @contextmanager
