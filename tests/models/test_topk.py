@@ -98,7 +98,9 @@ def test_check_3_full_gradient_is_that_of_finite_differences(seed):
 
 def test_check_4_a_constant_in_the_upstream_gradient_changes_only_the_diagonal_form():
     generator = torch.Generator().manual_seed(0)
-    scores, upstream = (torch.randn(n, dtype=torch.float64) for n in ((30,), (5, 30)))
+    scores, upstream = (
+        torch.randn(n, dtype=torch.float64, generator=generator) for n in ((30,), (5, 30))
+    )
     noise = torch.randn(100, 30, dtype=torch.float64, generator=generator)
     change = {}
     for form in ("full + baseline", "diagonal"):
