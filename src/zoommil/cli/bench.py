@@ -59,6 +59,17 @@ def probe(
 
 
 @app.command()
+def flops(out: OutOption = None) -> None:
+    """The paper's tables of operations, counted from the networks, beside what it published.
+
+    Example: `zoommil bench flops --out docs/results`
+    """
+    from zoommil.benches.flops import bench_flops
+
+    show(bench_flops(), out)
+
+
+@app.command()
 def generate(out: OutOption = None, work: WorkOption = WORK) -> None:
     """Time and memory of making a synthetic slide of 100 000 x 100 000 pixels, 25% tissue.
 
