@@ -18,6 +18,7 @@ from zoommil.cli import bench, terminal
 from zoommil.cli.convert import convert
 from zoommil.cli.crossval import crossval
 from zoommil.cli.demo import demo
+from zoommil.cli.doctor import doctor
 from zoommil.cli.evaluate import evaluate
 from zoommil.cli.extract import extract
 from zoommil.cli.info import info
@@ -50,6 +51,7 @@ app.command(rich_help_panel=TRAINING)(train)
 app.command(rich_help_panel=TRAINING)(crossval)
 app.command(rich_help_panel=TRAINING)(evaluate)
 app.command(rich_help_panel=TOOLS)(convert)
+app.command(rich_help_panel=TOOLS)(doctor)
 app.command(rich_help_panel=ANSWERS)(predict)
 app.command(rich_help_panel=ANSWERS)(verify)
 app.add_typer(bench.app, name="bench", rich_help_panel=TOOLS)
