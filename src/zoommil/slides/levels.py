@@ -112,24 +112,35 @@ def _explains(downsample: int, slide_side: int, level_side: int, tile_side: int)
     return level_side == -(-math.ceil(exact) // tile_side) * tile_side
 
 
-def with_halved_levels(stored: Sequence[Level]) -> tuple[Level, ...]:
-    """The whole pyramid, finest first: the stored levels and the virtual ones between and above."""
+def with_halved_levels(stored: Sequence[Level], own_halvings: int = 0) -> tuple[Level, ...]:
+    """The whole pyramid, finest first: the stored levels and the virtual ones between and above.
+
+    Args:
+        stored: the levels in the file, finest first.
+        own_halvings: how often the reader halves a stored block by itself: the blocks of those
+            levels shrink with it, so that each is made from one stored block.
+    """
     pyramid: list[Level] = []
     for position, level in enumerate(stored):
         pyramid.append(level)
         is_last = position + 1 == len(stored)
         limit = math.inf if is_last else stored[position + 1].downsample * _NEAR_STORED
         while (
-            _halved(pyramid[-1]).downsample < limit
+            pyramid[-1].downsample * 2 < limit
             and max(pyramid[-1].width, pyramid[-1].height) > _SMALLEST_HALVED_SIDE
         ):
-            pyramid.append(_halved(pyramid[-1]))
+            halvings = pyramid[-1].halvings + 1
+            shrinking = 1 << (halvings if halvings <= own_halvings else 0)
+            block = (level.block_width // shrinking, level.block_height // shrinking)
+            pyramid.append(_halved(pyramid[-1], *block))
     return tuple(pyramid)
 
 
-def _halved(level: Level) -> Level:
+def _halved(level: Level, block_width: int, block_height: int) -> Level:
     return replace(
         level,
+        block_width=block_width,
+        block_height=block_height,
         width=-(-level.width // 2),
         height=-(-level.height // 2),
         downsample_x=level.downsample_x * 2,

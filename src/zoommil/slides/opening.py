@@ -15,6 +15,7 @@ AUTO = "auto"
 READERS = Registry(
     "reader",
     {
+        "jpeg_tiles": "zoommil.slides.jpeg_tiles_reader:JpegTilesSlide",
         "openslide": "zoommil.slides.openslide_reader:OpenSlideSlide",
         "image": "zoommil.slides.image_reader:ImageSlide",
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class OpenSlideSlide(Slide):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Slide:
         """The open slide of a path. Raises SlideError where OpenSlide cannot open it."""
-        handle = _open_handle(source, cache_bytes)
+        handle = open_handle(source, cache_bytes)
         try:
             return cls(source, handle, mpp, scale, cache_bytes)
         except BaseException:
@@ -71,13 +72,13 @@ class OpenSlideSlide(Slide):
     ) -> None:
         """Called by :meth:`open`."""
         properties = dict(handle.properties)
-        levels, warnings = _levels_of(handle)
+        levels, warnings = levels_of(handle)
         content = SlideContent(
             size=handle.dimensions,
             levels=levels,
             properties=properties,
             resolution=find_resolution(path.name, properties, mpp),
-            bounds=_bounds_of(properties),
+            bounds=bounds_of(properties),
             vendor=properties.get("openslide.vendor", "unknown"),
             warnings=warnings,
         )
@@ -123,11 +124,11 @@ class OpenSlideSlide(Slide):
         except openslide.OpenSlideError:
             pass
         try:
-            fresh = _open_handle(self._file(), self._tile_cache_bytes)
+            fresh = open_handle(self._file(), self._tile_cache_bytes)
             picture = fresh.read_region(location, index, size)
         except (openslide.OpenSlideError, SlideError) as error:
             with contextlib.suppress(SlideError):
-                self._replace_handle(handle, _open_handle(self._file(), self._tile_cache_bytes))
+                self._replace_handle(handle, open_handle(self._file(), self._tile_cache_bytes))
             raise SlideReadError(
                 f"{self.name!r}, level {index}: the box (x {location[0]}, y {location[1]}, "
                 f"{size[0]} x {size[1]} px) cannot be decoded: {_reason(error)}. "
@@ -153,10 +154,12 @@ class OpenSlideSlide(Slide):
         self._handle = None  # closes when the last thread that still reads from it is done
 
 
-def _open_handle(path: Path, cache_bytes: int) -> openslide.OpenSlide:
+def open_handle(path: Path, cache_bytes: int | None = None) -> openslide.OpenSlide:
+    """OpenSlide's own object. Raises SlideError where it cannot open the file."""
     try:
         handle = openslide.OpenSlide(str(path))
-        handle.set_cache(openslide.OpenSlideCache(cache_bytes))
+        if cache_bytes is not None:
+            handle.set_cache(openslide.OpenSlideCache(cache_bytes))
         return handle
     except (openslide.OpenSlideError, OSError) as error:
         raise SlideError(
@@ -165,15 +168,21 @@ def _open_handle(path: Path, cache_bytes: int) -> openslide.OpenSlide:
         ) from error
 
 
-def _levels_of(handle: openslide.OpenSlide) -> tuple[list[Level], tuple[str, ...]]:
-    """The levels in falling size, without those that do not show the whole slide."""
+def levels_of(
+    handle: openslide.OpenSlide, tiles: Sequence[tuple[int, int]] | None = None
+) -> tuple[list[Level], tuple[str, ...]]:
+    """The levels in falling size, without those that do not show the whole slide.
+
+    Args:
+        handle: the open file.
+        tiles: (width, height) of each level's tiles, to be the blocks as they are; None: blocks
+            that suit OpenSlide.
+    """
     levels: list[Level] = []
     warnings: list[str] = []
     for index, size in enumerate(handle.level_dimensions):
-        tile = _tile_size(handle, index)
-        block = (_block_side(tile[0]), _block_side(tile[1]))
-        if not float(handle.level_downsamples[index]).is_integer():
-            block = (_BLENDED_BLOCK_PX, _BLENDED_BLOCK_PX)
+        tile = tiles[index] if tiles else _tile_size(handle, index)
+        block = tile if tiles else _block_size(handle, index, tile)
         level = stored_level(index, handle.dimensions, size, tile, block)
         if abs(level.downsample_x / level.downsample_y - 1) > _DIFFERENT_PICTURE:
             warnings.append(f"level {index} ({size[0]} x {size[1]}) has another shape: not used")
@@ -190,6 +199,12 @@ def _tile_size(handle: openslide.OpenSlide, index: int) -> tuple[int, int]:
         return _BLOCK_PX, _BLOCK_PX
 
 
+def _block_size(handle: openslide.OpenSlide, index: int, tile: tuple[int, int]) -> tuple[int, int]:
+    if not float(handle.level_downsamples[index]).is_integer():
+        return _BLENDED_BLOCK_PX, _BLENDED_BLOCK_PX
+    return _block_side(tile[0]), _block_side(tile[1])
+
+
 def _block_side(tile_side: int) -> int:
     """The block side for a tile side: the tile, unless it is very small or very large."""
     if tile_side < _SMALLEST_BLOCK_PX:
@@ -197,7 +212,8 @@ def _block_side(tile_side: int) -> int:
     return tile_side if tile_side <= _LARGEST_BLOCK_PX else _BLOCK_PX
 
 
-def _bounds_of(properties: dict[str, str]) -> tuple[int, int, int, int] | None:
+def bounds_of(properties: dict[str, str]) -> tuple[int, int, int, int] | None:
+    """The part of a slide with content, where its properties say so."""
     try:
         x, y, width, height = (
             int(properties[f"openslide.bounds-{name}"]) for name in ("x", "y", "width", "height")

@@ -48,6 +48,7 @@ class SlideContent:
     """What a reader found in its file: all that the contract needs to know about it.
 
     ``bounds`` is the part with content, (x, y, width, height) in level-0 pixels; None: everything.
+    ``own_halvings`` is how often the reader halves a block by itself; see ``_read_halved_block``.
     """
 
     size: tuple[int, int]
@@ -57,6 +58,7 @@ class SlideContent:
     bounds: tuple[int, int, int, int] | None = None
     vendor: str = "unknown"
     warnings: tuple[str, ...] = ()
+    own_halvings: int = 0
 
 
 class Slide(ABC):
@@ -101,7 +103,7 @@ class Slide(ABC):
         self.vendor = content.vendor
         self.scale: Scale = scale
         self._stored = tuple(content.levels)
-        self._pyramid = with_halved_levels(self._stored)
+        self._pyramid = with_halved_levels(self._stored, content.own_halvings)
         self._cache = BlockCache(cache_bytes)
         self._counter = ReadCounter()
         self._mosaic = BlockMosaic(self, self._pyramid, self._cache, self._counter)
@@ -164,7 +166,9 @@ class Slide(ABC):
 
         For formats that decode at a fraction of the size more cheaply than at full size. The
         choice must depend on the level alone, or a box would not always have the same pixels.
-        ``level.stored_index`` and ``level.halvings`` say what is wanted.
+        ``level.stored_index`` and ``level.halvings`` say what is wanted. As far as the content's
+        ``own_halvings`` go, such a block shows one stored block of the same column and row.
+        The reader counts what it decodes for it.
         """
         return None
 
