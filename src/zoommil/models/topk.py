@@ -21,6 +21,7 @@ from torch.nn import functional
 from zoommil.errors import ModelError
 
 JACOBIANS = ("diagonal", "full")
+_DENSE_IS_QUICKER = 16  # times per entry, about: a matrix product against gathered rows
 
 
 def hard_topk(scores: Float[Tensor, " patch"], k: int) -> Int64[Tensor, " selected"]:
@@ -94,8 +95,7 @@ class Selection:
             if self.weights is None:
                 chosen = blocks[self.rows]
             elif self.straight_through:
-                mixed = _mix(self.weights, blocks.detach())
-                chosen = _Substitute.apply(mixed, blocks[self.rows])
+                chosen = _StraightThrough.apply(self.weights, blocks, self.rows)
             else:
                 chosen = _mix(self.weights, blocks)
         return chosen.reshape(len(self.rows) * ratio, -1)
@@ -211,19 +211,49 @@ def _full_gradient(loss: Tensor, noise: Tensor, baseline: bool) -> Tensor:
     return loss @ noise
 
 
-class _Substitute(torch.autograd.Function):
-    """T_hard + (T - stopgrad(T)), applied (methods.md 6.4): the one's value, both's gradient."""
+class _StraightThrough(torch.autograd.Function):
+    """T_hard + (T - stopgrad(T)), applied (methods.md 6.4): real rows, and T's gradient.
+
+    T itself is never applied: its product would only be replaced by the real rows.
+    """
 
     @staticmethod
-    def forward(ctx: Any, mixed: Tensor, real: Tensor) -> Tensor:  # noqa: ARG004
-        return real.clone()
+    def forward(ctx: Any, weights: Tensor, blocks: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, blocks, rows)
+        return blocks[rows]
 
     @staticmethod
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any,  # noqa: ARG004
-        grad_output: Tensor,
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator's doing)
+        ctx: Any, grad_output: Tensor
     ) -> tuple[Tensor | None, ...]:
-        return grad_output, grad_output
+        weights, blocks, rows = ctx.saved_tensors
+        for_weights = for_blocks = None
+        if ctx.needs_input_grad[0]:
+            for_weights = _products_where_used(weights, grad_output, blocks).to(weights.dtype)
+        if ctx.needs_input_grad[1]:
+            for_blocks = torch.zeros_like(blocks).index_add_(0, rows, grad_output)
+        return for_weights, for_blocks, None
+
+
+def _products_where_used(
+    weights: Float[Tensor, "selected patch"],
+    gradient: Float[Tensor, "selected d"],
+    blocks: Float[Tensor, "patch d"],
+) -> Float[Tensor, "selected patch"]:
+    """G = gradient blocks^T (methods.md 1.7, step 4), exact at least where T is not zero.
+
+    The operator reads no other entry. Of a sparse T only these are computed, row by row; a dense
+    product is quicker per entry by far, so it is taken unless it has many times as many.
+    """
+    columns, rows = weights.detach().nonzero(as_tuple=True)
+    if blocks.device.type != "cpu" or weights.numel() <= _DENSE_IS_QUICKER * len(rows):
+        return gradient @ blocks.T
+    products = torch.zeros_like(weights)
+    used = rows.split(torch.bincount(columns, minlength=len(weights)).tolist())
+    for column, own in enumerate(used):
+        products[column, own] = (blocks[own] @ gradient[column]).to(products.dtype)
+    return products
 
 
 def _mix(

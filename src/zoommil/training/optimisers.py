@@ -75,7 +75,9 @@ def build_optimiser(model: nn.Module, spec: OptimiserSpec) -> torch.optim.Optimi
         return torch.optim.SGD(groups, lr=spec.lr, momentum=spec.betas[0])
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     kind = kinds.get(spec.name, torch.optim.RAdam)
-    optimiser = kind(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps)
+    # One pass over the weights in place of about ten: a step of ZoomMIL spent a third of its time.
+    fused = {"fused": True} if spec.name in kinds else {}
+    optimiser = kind(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, **fused)
     if spec.name == "lookahead_radam":
         return Lookahead(optimiser, alpha=spec.lookahead_alpha, steps=spec.lookahead_steps)
     return optimiser
