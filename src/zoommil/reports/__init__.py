@@ -1,1 +1,1 @@
-"""Row 13, reports: predictions and metric tables come in; pictures, GeoJSON, tables, HTML go out."""
+"""Row 13, reports: predictions and metrics come in; pictures, GeoJSON, tables, HTML go out."""

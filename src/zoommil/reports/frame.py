@@ -1,8 +1,8 @@
 """Row 13, frame: where level-0 coordinates lie in a picture of a slide, said once for everything.
 
 A picture shows the slide's bounds. Its pixel ``i`` covers the level-0 coordinates from ``corner +
-i * downsample`` to ``corner + (i + 1) * downsample`` along each axis; pixels of the picture are real
-numbers until something is drawn. Heatmaps, overlays and the viewer all go through this module.
+i * downsample`` to ``corner + (i + 1) * downsample`` along each axis; pixels of the picture are
+real numbers until something is drawn. Heatmaps, overlays and the viewer go through this module.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def frame_of_prediction(prediction: Prediction, longest_px: int = LONGEST_PX) ->
     bounds = slide.get("bounds")
     if bounds is None:
         bounds = _extent(prediction)
-    return frame_of_bounds(tuple(float(side) for side in bounds), slide.get("mpp"), longest_px)
+    x, y, width, height = (float(value) for value in bounds)
+    return frame_of_bounds((x, y, width, height), slide.get("mpp"), longest_px)
 
 
 def read_picture(slide: Slide, frame: PictureFrame) -> UInt8[np.ndarray, "height width 3"]:
@@ -137,6 +138,6 @@ def _extent(prediction: Prediction) -> tuple[float, float, float, float]:
     boxes = boxes_of(prediction, 0)
     if not len(boxes):
         raise PredictionError(f"the prediction of {prediction.slide_id!r} has no patches to draw.")
-    corner = boxes[:, :2].min(axis=0)
-    far = (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
-    return (float(corner[0]), float(corner[1]), *(float(side) for side in far - corner))
+    x, y = (float(value) for value in boxes[:, :2].min(axis=0))
+    right, bottom = (float(value) for value in (boxes[:, :2] + boxes[:, 2:]).max(axis=0))
+    return x, y, right - x, bottom - y
