@@ -23,7 +23,7 @@ from zoommil.slides.slide import Slide
 from zoommil.units import magnification_label
 
 LONGEST_PX = 1000
-STEP_COLOURS = ("#0072b2", "#e69f00", "#cc79a7", "#009e73", "#56b4e9")
+STEP_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7")
 """One for each step, Okabe-Ito; the line also grows thinner from step to step."""
 
 
