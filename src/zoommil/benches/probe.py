@@ -12,7 +12,7 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -71,21 +71,13 @@ class ProbeResult:
 
 
 def probe_cohorts(num_slides: int, side_px: int) -> dict[str, CohortSpec]:
-    """The cohorts whose honesty matters: both tasks, and the two controls."""
-    from zoommil.synthetic.cohort import CohortSpec
-    from zoommil.synthetic.spec import SlideSpec
+    """The cohorts of `bench pays`, whose honesty its figures lean on, and one of metastases."""
+    from zoommil.benches.zoom_pays import PaysSpec, pays_cohorts
 
-    slide = SlideSpec(size_px=(side_px, side_px))
-    changes: dict[str, dict[str, Any]] = {
-        "grading": {},
-        "metastasis": {"classes": ("normal", "tumor")},
-        "control: no hint": {"hint": False},
-        "control: class visible low": {"class_visible_low": True},
-    }
-    return {
-        name: CohortSpec(num_slides=num_slides, slide=slide.model_copy(update=change))
-        for name, change in changes.items()
-    }
+    cohorts = pays_cohorts(PaysSpec(num_slides=num_slides, side_px=side_px))
+    first = next(iter(cohorts.values()))
+    slide = first.slide.model_copy(update={"classes": ("normal", "tumor")})
+    return {**cohorts, "metastasis": first.model_copy(update={"slide": slide})}
 
 
 def bench_probe(
@@ -97,7 +89,7 @@ def bench_probe(
     encoder_name: str = "efficientnet_lite0",
     progress: Callable[[str], None] | None = None,
 ) -> BenchResult:
-    """The probe of each cohort, as a page; slides are kept in ``folder`` between runs."""
+    """The probe of each cohort, as a page; slides are kept in ``folder`` as `bench pays` does."""
     from zoommil.encoders.loading import load_encoder
     from zoommil.synthetic.cohort import write_cohort
 
@@ -106,7 +98,7 @@ def bench_probe(
     for name, spec in cohorts.items():
         if progress is not None:
             progress(name)
-        table = write_cohort(folder / name, spec, seed)
+        table = write_cohort(folder / name / "slides", spec, seed)
         classes = spec.slide.classes
         results.append(probe_cohort(table, classes, encoder, magnifications, name=name))
     return _page(results, encoder_name)
