@@ -23,6 +23,9 @@ OutOption = Annotated[
 WorkOption = Annotated[
     Path, typer.Option("--work", help="Folder for slides made for the measurement; kept.")
 ]
+ThreadsOption = Annotated[
+    int | None, typer.Option("--threads", help="Cores to use instead of the bench's own.", min=1)
+]
 WORK = Path(".zoommil-bench")
 
 
@@ -46,7 +49,7 @@ def probe(
     out: OutOption = None,
     work: WorkOption = WORK,
     slides: Annotated[int, typer.Option(help="Slides of each cohort.", min=6)] = 60,
-    side_px: Annotated[int, typer.Option(help="Side of a slide.", min=2048)] = 8192,
+    side_px: Annotated[int, typer.Option(help="Side of a slide.", min=2048)] = 6144,
 ) -> None:
     """What each magnification of a synthetic slide gives away: the generator's honesty.
 
@@ -55,7 +58,7 @@ def probe(
     from zoommil.benches.probe import bench_probe, probe_cohorts
 
     cohorts = probe_cohorts(slides, side_px)
-    show(bench_probe(work / "probe", cohorts, progress=terminal.say), out)
+    show(bench_probe(work / "pays", cohorts, progress=terminal.say), out)
 
 
 @app.command()
@@ -115,6 +118,80 @@ def training(out: OutOption = None, work: WorkOption = WORK) -> None:
     from zoommil.benches.training import bench_training
 
     show(bench_training(work), out)
+
+
+@app.command()
+def mil_sets(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Holds musk1_scaled, elephant_scaled, fox_scaled. [$ZOOMMIL_DATA/bags]"
+        ),
+    ] = None,
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    repetitions: Annotated[int, typer.Option(help="Cross-validations of each.", min=1)] = 5,
+    workers: Annotated[int, typer.Option(help="Processes side by side.", min=1)] = 1,
+) -> None:
+    """Classic MIL data sets of plain vectors, cross-validated by bag.
+
+    Example: `zoommil bench mil-sets MIL_FOLDER --out docs/results`
+    """
+    from zoommil.benches.mil_sets import bench_mil_sets, mil_folder
+
+    say = lambda score: terminal.say(str(score))  # noqa: E731
+    found = bench_mil_sets(
+        mil_folder(folder),
+        work / "mil_sets",
+        repetitions=repetitions,
+        workers=workers,
+        progress=say,
+    )
+    show(found, out)
+
+
+@app.command()
+def pays(
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    slides: Annotated[int, typer.Option(help="Slides of each cohort.", min=15)] = 60,
+    seeds: Annotated[int, typer.Option(help="Seeds of each method.", min=1)] = 3,
+    workers: Annotated[int, typer.Option(help="Processes side by side.", min=1)] = 2,
+) -> None:
+    """Zooming on synthetic slides: against the lowest magnification, and against the highest.
+
+    Goes on where an earlier call with the same --work ended. Example:
+    `zoommil bench pays --out docs/results`
+    """
+    from zoommil.benches.zoom_pays import PaysSpec, bench_pays
+
+    spec = PaysSpec(num_slides=slides, seeds=tuple(range(seeds)))
+    show(bench_pays(work, spec=spec, workers=workers, say=terminal.say), out)
+
+
+@app.command()
+def predict(
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", help="`bright`, `crc`, `camelyon` or `large`; once for each. [all of them]"
+        ),
+    ] = None,
+    threads: ThreadsOption = None,
+    rounds: Annotated[int, typer.Option(help="How often everything is encoded.", min=1)] = 1,
+) -> None:
+    """Zooming against encoding everything, end to end, on slides of the paper's geometry.
+
+    Example: `zoommil bench predict --task bright --out docs/results`
+    """
+    from zoommil.benches.predict import CHOICES, bench_predict
+
+    tasks = task or CHOICES
+    show(
+        bench_predict(work, tasks=tasks, threads=threads, rounds=rounds, progress=terminal.say), out
+    )
 
 
 def show(result: BenchResult, out: Path | None) -> None:
