@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zoommil.cli import options, terminal
+from zoommil.cli.heatmap import TruthOption, truth_of
 from zoommil.cli.metrics import metrics_text
+from zoommil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zoommil.bags.cohort import Cohort
+    from zoommil.reports.localisation import LocalisationSummary
 
 
 def evaluate(
@@ -22,14 +28,18 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for metrics and predictions.")
     ] = None,
+    truth: TruthOption = None,
     device: options.DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Judge a trained model on labelled slides: metrics with intervals, per slide and per case.
 
+    With `--truth`, also whether its attention finds the annotated areas, at every magnification.
+
     Example: `zoommil evaluate runs/first/artefact cohort.csv --bags bags`
     """
     from zoommil.bags.split_files import read_splits
+    from zoommil.files import write_json
     from zoommil.training.evaluate import evaluate as evaluate_artefact
 
     slides = options.cohort_of(cohort)
@@ -45,13 +55,85 @@ def evaluate(
             device=device,
             report=lambda _done: advance(1),
         )
+    name = part if split else "all"
     if out is not None:
-        found.write(out, part if split else "all")
+        found.write(out, name)
+    places = () if truth is None else find_out(artefact, slides, bags, truth, chosen, device)
+    localisation = [step.to_json() for step in places]
+    if out is not None and truth is not None:
+        write_json(out / f"localisation_{name}.json", localisation)
     if as_json:
-        terminal.emit(found.to_json())
+        terminal.emit(found.to_json() | ({} if truth is None else {"localisation": localisation}))
         return
     typer.echo(metrics_text(found.slide.to_json(), "slides"))
     if found.case is not None:
         typer.echo(metrics_text(found.case.to_json(), "cases (mean probability of their slides)"))
     else:
         typer.echo(f"no figures per case: {found.case_reason}")
+    if truth is not None:
+        typer.echo(localisation_text(places))
+
+
+def find_out(
+    artefact: Path,
+    cohort: Cohort,
+    bags: Path,
+    truth: str,
+    slide_ids: Any = None,
+    device: str = "auto",
+) -> tuple[LocalisationSummary, ...]:
+    """How the attention of a trained model lies to the annotated areas of a cohort's slides.
+
+    Raises:
+        ConfigError: none of the slides has an annotated area.
+    """
+    from zoommil.bags.store import read_bag
+    from zoommil.inference.predictor import Predictor
+    from zoommil.reports.localisation import localise, summarise
+
+    predictor = Predictor.load(artefact, device)
+    rows = (cohort if slide_ids is None else cohort.subset(slide_ids)).slides
+    found = []
+    for row in rows:
+        lesions = truth_of(row.slide_id, cohort, truth)
+        if lesions:
+            prediction = predictor.predict_bag(read_bag(bags / f"{row.slide_id}.h5"))
+            found.append(localise(prediction, lesions))
+    if not found:
+        raise ConfigError(
+            f"none of {len(rows)} slides has an annotated area in {truth!r}. Name a folder of "
+            "GeoJSON files called by slide id, or a column of the cohort with their paths."
+        )
+    return summarise(found)
+
+
+def localisation_text(summaries: tuple[LocalisationSummary, ...]) -> str:
+    """A row per magnification: does attention lie where the annotated areas are."""
+    rows = [
+        [
+            f"step {one.step}" if one.magnification is None else f"{one.magnification:g}x",
+            str(one.num_slides),
+            f"{one.pointing:.2f} [{one.pointing_low:.2f}, {one.pointing_high:.2f}]",
+            f"{one.chance:.2f}",
+            f"{one.chance_seen:.2f}",
+            f"{one.top_inside:.2f}",
+            f"{one.even_inside:.2f}",
+            f"{one.lesion_covered:.2f}",
+        ]
+        for one in summaries
+    ]
+    headers = [
+        "magnification",
+        "slides",
+        "pointing game",
+        "chance",
+        "chance among seen",
+        "top half of attention inside",
+        "even look inside",
+        "annotated area covered",
+    ]
+    notes = (
+        "pointing game: the patch with the most attention shares a quarter of itself, or of an "
+        "annotated area, with it (95% Wilson interval); chance: a patch drawn from all tissue."
+    )
+    return f"annotated areas:\n\n{terminal.table(headers, rows)}\n\n{notes}\n"
