@@ -6,9 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INSTALLED := $(VENV)/.installed
+DOCS := $(VENV)/.docs
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
 
-.PHONY: help install demo test check lint types imports accept clean
+.PHONY: help install demo test check lint types imports site generated accept clean
 
 help:  ## say what each target does
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,7 +29,7 @@ demo: install  ## the whole path on synthetic slides, offline, into zoommil-demo
 test: install  ## the short form of every test, under 6 minutes
 	$(PYTEST) -m "not slow and not browser and not network and not gpu"
 
-check: install lint types imports  ## exactly CI: lint, types, imports, all tests
+check: install lint types imports site  ## exactly CI: lint, types, imports, all tests
 	ZOOMMIL_FAIL_ON_SKIP=1 $(PYTEST) -m "not network and not gpu"
 
 lint: install
@@ -41,8 +42,20 @@ types: install
 imports: install
 	$(BIN)/lint-imports
 
+$(DOCS): $(INSTALLED)
+	$(PIP) -e ".[docs]"
+	touch $@
+
+site: $(DOCS)  ## build the documentation into site/, warnings being errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+generated: install  ## write what is made from the code: reference pages, diagrams, the README's figures
+	$(BIN)/python scripts/reference_pages.py
+	$(BIN)/python scripts/pictures.py
+	$(BIN)/python scripts/figures.py
+
 accept: install  ## the full figures, written to docs/results/
 	$(BIN)/zoommil bench accept --out docs/results
 
 clean:  ## remove what the targets made, but not .venv
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis zoommil-demo
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis site zoommil-demo

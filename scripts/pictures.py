@@ -1,10 +1,11 @@
 """Draw the diagrams of the documentation: docs/images/zoom.svg and docs/images/nesting.svg.
 
-    python scripts/pictures.py
+python scripts/pictures.py
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +46,10 @@ def children(box: Box, ratio: int) -> list[Box]:
 
 def blob(x: float, y: float, scale: float) -> str:
     """A piece of tissue."""
-    path = "M30,95 C10,50 55,10 105,22 C150,5 200,40 190,95 C200,150 150,190 105,180 C50,195 20,150 30,95Z"
+    path = (
+        "M30,95 C10,50 55,10 105,22 C150,5 200,40 190,95 "
+        "C200,150 150,190 105,180 C50,195 20,150 30,95Z"
+    )
     return f"<path d='{path}' transform='translate({x},{y}) scale({scale})' fill='{TISSUE}'/>"
 
 
@@ -57,7 +61,7 @@ def zoom() -> str:
     for panel, title in enumerate(titles):
         left = 20 + panel * 260
         parts += [blob(left, 40, 1.05), words(left + 110, 285, title)]
-        first = [box for box in children((left + 10, 50, 200), 4)]
+        first = children((left + 10, 50, 200), 4)
         if panel == 0:
             parts += [square(box) for box in first]
             parts += [square(first[i], stroke=CHOSEN, width=3) for i in chosen_first]
@@ -98,6 +102,21 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "nesting.svg", nesting()
 
 
-if __name__ == "__main__":
-    for name, text in pictures():
+def main() -> int:
+    """Write the pictures, or with ``--check`` name those that drifted."""
+    drifted = {name: text for name, text in pictures() if _is_other(FOLDER / name, text)}
+    if "--check" in sys.argv:
+        if drifted:
+            sys.stderr.write(f"docs/images: {', '.join(drifted)} drifted; make generated\n")
+        return bool(drifted)
+    for name, text in drifted.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+def _is_other(path: Path, text: str) -> bool:
+    return not path.exists() or path.read_text(encoding="utf-8") != text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

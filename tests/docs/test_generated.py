@@ -1,0 +1,56 @@
+"""What is made from the code is as the code would make it now; ``make generated`` mends it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from pages import ROOT
+
+import zoommil
+
+SCRIPTS = ("reference_pages.py", "pictures.py", "figures.py")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_nothing_drifted(script):
+    words = [sys.executable, str(ROOT / "scripts" / script), "--check"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    for name in zoommil.__all__:
+        assert name == "__version__" or re.search(rf"^::: zoommil\.[\w.]+\.{name}$", page, re.M)
+
+
+def test_every_command_and_option_is_in_the_reference():
+    """By their own help, read independently of the script that writes the page."""
+    from typer.main import get_command
+
+    from zoommil.cli.app import app
+
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    for name, command in get_command(app).commands.items():
+        for option in command.params:
+            assert option.hidden or option.name == "help" or option.opts[0] in page, (name, option)
+
+
+def test_links_of_the_readme_lead_somewhere():
+    text = (ROOT / "README.md").read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_the_changelog_has_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(rf"^## \[{re.escape(zoommil.__version__)}\] - \d{{4}}-\d\d-\d\d$", text, re.M)
+    assert "## [Unreleased]" in text
+
+
+def test_nothing_is_left_to_fill_in():
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        assert not re.search(r"@[A-Z]{3,}@|TODO|PLACEHOLDER", path.read_text()), path
