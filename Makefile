@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 DOCS := $(VENV)/.docs
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
 
-.PHONY: help install demo test check lint types imports site generated accept clean
+.PHONY: help install browser demo test check lint types imports site generated accept clean
 
 help:  ## say what each target does
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,8 +20,14 @@ install: $(INSTALLED)  ## set up .venv with everything the other targets need
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) -e ".[demo,openvino,tables,dev]"
+	$(PIP) -e ".[demo,openvino,tables,viewer,dev]"
 	touch $@
+
+# The tests of the viewer drive Debian's chromium; where it cannot be installed they are skipped.
+browser:  ## install chromium where that can be done (Debian, as root)
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
+	  install --no-install-recommends chromium fonts-dejavu-core >/dev/null; }
 
 demo: install  ## the whole path on synthetic slides, offline, into zoommil-demo/
 	$(BIN)/zoommil demo
@@ -29,7 +35,7 @@ demo: install  ## the whole path on synthetic slides, offline, into zoommil-demo
 test: install  ## the short form of every test, under 6 minutes
 	$(PYTEST) -m "not slow and not browser and not network and not gpu"
 
-check: install lint types imports site  ## exactly CI: lint, types, imports, all tests
+check: install browser lint types imports site  ## exactly CI: lint, types, imports, all tests
 	ZOOMMIL_FAIL_ON_SKIP=1 $(PYTEST) -m "not network and not gpu"
 
 lint: install
