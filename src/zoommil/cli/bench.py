@@ -194,6 +194,21 @@ def predict(
     )
 
 
+@app.command()
+def readers(
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    rounds: Annotated[int, typer.Option(help="Measurements of each.", min=1)] = 3,
+) -> None:
+    """The fast reader of JPEG tiles against OpenSlide: speed, pixels, features, selections.
+
+    Example: `zoommil bench readers --out docs/results`
+    """
+    from zoommil.benches.readers import bench_readers
+
+    show(bench_readers(work, rounds=rounds), out)
+
+
 def show(result: BenchResult, out: Path | None) -> None:
     """Print a result's page and write it where asked."""
     typer.echo(result.to_markdown())
