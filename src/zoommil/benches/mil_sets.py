@@ -7,6 +7,7 @@ of how bags of plain vectors are used through the Python API.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,6 +58,23 @@ class MilScore:
     def mean(self) -> float:
         """The mean over the repetitions."""
         return float(np.mean(self.accuracies))
+
+
+def mil_folder(folder: Path | None) -> Path:
+    """The folder of the sets: the given one, else ``bags`` in the folder $ZOOMMIL_DATA names.
+
+    Raises:
+        CohortError: neither is given.
+    """
+    if folder is not None:
+        return folder
+    data = os.environ.get("ZOOMMIL_DATA", "")
+    if not data:
+        raise CohortError(
+            "no folder of MIL sets was given; pass the one that has musk1_scaled, elephant_scaled "
+            "and fox_scaled, or set ZOOMMIL_DATA to the folder that has it as 'bags'."
+        )
+    return Path(data) / "bags"
 
 
 def read_mil_set(folder: Path, name: str) -> MilSet:
@@ -167,7 +185,7 @@ def _result(scores: Sequence[MilScore], repetitions: int, num_folds: int) -> Ben
     return BenchResult(
         name="mil_sets",
         title="Classic MIL data sets",
-        command="zoommil bench mil-sets FOLDER",
+        command="zoommil bench mil-sets MIL_FOLDER",
         tables=[
             Table(
                 f"Accuracy in {repetitions} x {num_folds}-fold cross-validation by bag",
