@@ -52,18 +52,23 @@ class SourceStep:
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """Where features come from: what a bag must share with the bags a model was trained on."""
+    """Where features come from: what a bag must share with the bags a model was trained on.
+
+    ``readers`` are those of the slides; like the runtime they may differ, and are told then.
+    """
 
     steps: tuple[SourceStep, ...]
     storage: str
     grid: dict[str, Any] | None = None
     tissue: dict[str, Any] | None = None
+    readers: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FeatureSource:
         """The source that ``asdict`` took apart."""
         steps = tuple(SourceStep(**step) for step in value["steps"])
-        return cls(steps, value["storage"], value["grid"], value["tissue"])
+        readers = tuple(value.get("readers", ()))
+        return cls(steps, value["storage"], value["grid"], value["tissue"], readers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +243,9 @@ def source_of(bag: Bag) -> FeatureSource:
         )
     if grid is not None and bag.steps is not None:
         grid = {**grid, "magnifications": [info.magnification for info in bag.steps]}
-    return FeatureSource(tuple(steps), bag.dtype, grid, bag.provenance.get("tissue"))
+    reader = (bag.provenance.get("slide") or {}).get("reader")
+    readers = (reader,) if reader else ()
+    return FeatureSource(tuple(steps), bag.dtype, grid, bag.provenance.get("tissue"), readers)
 
 
 def describe_differences(expected: FeatureSource, found: FeatureSource) -> list[str]:

@@ -52,7 +52,7 @@ def test_json_does_not_depend_on_threads(predictor, slides, answer):
 def test_a_prediction_says_what_it_follows_from(answer):
     made_from = answer.provenance
     assert len(made_from["slide"]["fingerprint"]) == 64
-    assert made_from["slide"]["reader"] == "openslide"
+    assert made_from["slide"]["reader"] == "jpeg_tiles"
     assert len(made_from["artefact"]) == 64
     assert {one["runtime"] for one in made_from["encoders"]} == {"torch"}
     assert {one["precision"] for one in made_from["encoders"]} == {"fp32"}

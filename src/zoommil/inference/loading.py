@@ -15,6 +15,7 @@ from zoommil.tissue import TissueSpec
 
 if TYPE_CHECKING:
     from zoommil.encoders.encoder import Encoder
+    from zoommil.slides.slide import Slide
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,14 @@ def differences_of(artefact: Artefact, step: int, encoder: Encoder) -> list[str]
         for key in ("runtime", "precision")
         if key in expected and expected[key] != given.get(key)
     ]
+
+
+def reader_differences(artefact: Artefact, slide: Slide) -> list[str]:
+    """How a slide is read otherwise than those of training, in words."""
+    known = artefact.source.readers
+    if not known or slide.reader in known:
+        return []
+    return [f"slides in training were read by {' and '.join(known)}, this one by {slide.reader}"]
 
 
 def _name_of(artefact: Artefact, source: SourceStep) -> str:

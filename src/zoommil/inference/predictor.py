@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from zoommil.inference.loading import (
     differences_of,
     grid_of,
     load_encoders,
+    reader_differences,
     tissue_of,
 )
 from zoommil.inference.prediction import Prediction
@@ -100,7 +101,7 @@ class Predictor:
             weights: the encoder's, if not its own: a file or ``random:SEED``, one or one per step.
             runtime: of the encoder; "auto": that of training where installed.
             precision: of the encoder; "auto": that of training.
-            reader: of slides.
+            reader: of slides; "auto": that of training where it opens them.
 
         Raises:
             ArtefactError: it is none, of another version, or its weights were changed.
@@ -240,7 +241,7 @@ class Predictor:
                 ledger,
                 slide_id=opened.slide_id,
                 provenance=self.provenance(opened, limits, mask),
-                warnings=(*warnings, *self._differences()),
+                warnings=(*warnings, *self._differences(opened)),
             )
 
     def predict_bag(self, bag: Bag, *, limits: Limits | None = None) -> Prediction:
@@ -277,10 +278,23 @@ class Predictor:
             tissue = tissue_identity(tissue_of(self.artefact), mask_hash)
         return of_slide(slide, self.artefact, self.encoders, tissue, limits or Limits())
 
-    def open(self, slide: Path | str | np.ndarray, mpp: float | None = None) -> Slide:
-        """The slide as it will be read. Raises SlideError as ``open_slide``."""
+    def open(
+        self,
+        slide: Path | str | np.ndarray,
+        mpp: float | None = None,
+        *,
+        like: Collection[str] | None = None,
+    ) -> Slide:
+        """The slide as it will be read. Raises SlideError as ``open_slide``.
+
+        Args:
+            slide: a file, or pixels.
+            mpp: microns per level-0 pixel, for slides that do not say.
+            like: readers to stay with where the reader is "auto"; None: those of training.
+        """
         scale = grid_of(self.artefact).scale
-        return open_slide(slide, mpp=mpp, scale=scale, reader=self._reader)
+        like = self.artefact.source.readers if like is None else like
+        return open_slide(slide, mpp=mpp, scale=scale, reader=self._reader, like=like)
 
     def _tissue(self, slide: Slide, mask: MaskLike) -> TissueMask:
         found = find_tissue(slide, tissue_of(self.artefact), mask=mask)
@@ -337,8 +351,9 @@ class Predictor:
             found[step] = self._known_macs.get((name, patch_px))
         return found
 
-    def _differences(self) -> tuple[str, ...]:
+    def _differences(self, slide: Slide) -> tuple[str, ...]:
         found = [differences_of(self.artefact, step, one) for step, one in self.encoders.items()]
+        found.append(reader_differences(self.artefact, slide))
         return tuple(dict.fromkeys(text for texts in found for text in texts))
 
 

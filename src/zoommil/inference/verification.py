@@ -75,7 +75,8 @@ def verify(
             f"the prediction of {prediction.slide_id!r} was made with a tissue mask of its own. "
             "Pass it (--mask)."
         )
-    with predictor.open(slide, _given_mpp(before)) as opened:
+    reader = before["slide"].get("reader", "")
+    with predictor.open(slide, _given_mpp(before), like=(reader,)) as opened:
         if opened.fingerprint != before["slide"]["fingerprint"]:
             raise PredictionError(
                 f"{opened.name!r} is not the slide of this prediction: its fingerprint is "

@@ -36,6 +36,7 @@ class JpegTilesSlide(Slide):
     """
 
     reader = "jpeg_tiles"
+    stands_in_for = "openslide"
 
     @classmethod
     def can_open(cls, path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ def open_slide(
     reader: str = AUTO,
     scale: str = "physical",
     cache_bytes: int = DEFAULT_CACHE_BYTES,
+    like: Collection[str] = (),
 ) -> Slide:
     """An open slide, from which boxes are read at any resolution. Use it in a ``with`` block.
 
@@ -48,6 +50,8 @@ def open_slide(
         reader: "auto", or the name of a registered reader.
         scale: "physical" (exact) or "nominal" (the scanner's objective, as published).
         cache_bytes: the most memory that decoded blocks may keep.
+        like: readers of slides that this one will be compared with. "auto" does not take a reader
+            that is not among them where the one that it stands in for is.
 
     Raises:
         ResolutionError: the resolution is unknown or implausible.
@@ -64,6 +68,8 @@ def open_slide(
         return kind.open(path, mpp=mpp, scale=scale, cache_bytes=cache_bytes)
     first_error: SlideError | None = None
     for kind in map(READERS.load, READERS.names()):
+        if kind.reader not in like and kind.stands_in_for in like:
+            continue
         if not kind.can_open(path):
             continue
         try:

@@ -82,6 +82,8 @@ class Slide(ABC):
     """
 
     reader: ClassVar[str]
+    stands_in_for: ClassVar[str | None] = None
+    """A reader that opens everything that this one opens, less quickly; None: there is none."""
 
     def __init__(
         self,

@@ -133,6 +133,7 @@ class BagSet:
         self._source = source
         self.keys: dict[str, str] = {}  # what each bag was made from
         self.num_rows: dict[int, int] = {}  # patches of the first step, by index
+        self.readers: set[str] = set()  # of the slides, as far as the bags say
         self._must_convert = False
         self._kept: dict[int, LoadedBag] = {}
 
@@ -183,6 +184,7 @@ class BagSet:
         self._kept[index] = as_loaded(bag, example, taken, maps)
         self._must_convert |= maps is not None or bag.dtype == "float16"
         self.num_rows[index] = len(bag.features[0])
+        self.readers.update(source_of(bag).readers)
         self.keys[example.slide_id] = bag.key if bag.provenance else content_key(bag)
 
     def start_epoch(self, epoch: int) -> None:

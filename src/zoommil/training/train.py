@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 from zoommil.artefact import DESCRIPTION_FILE, Artefact, load_artefact, source_of
@@ -119,7 +120,7 @@ def _train_in(
         folder / "artefact",
         plan=plan,
         provenance=provenance,
-        source=source_of(reference),
+        source=replace(source_of(reference), readers=tuple(sorted(sets["train"].readers))),
     )
     (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
     return artefact
