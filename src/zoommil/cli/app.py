@@ -21,12 +21,15 @@ from zoommil.cli.demo import demo
 from zoommil.cli.doctor import doctor
 from zoommil.cli.evaluate import evaluate
 from zoommil.cli.extract import extract
+from zoommil.cli.heatmap import heatmap
 from zoommil.cli.info import info
 from zoommil.cli.predict import predict
+from zoommil.cli.report import report
 from zoommil.cli.split import split
 from zoommil.cli.tissue import tissue
 from zoommil.cli.train import train
 from zoommil.cli.verify import verify
+from zoommil.cli.view import view
 from zoommil.errors import ZoomMILError
 
 app = typer.Typer(
@@ -54,6 +57,9 @@ app.command(rich_help_panel=TOOLS)(convert)
 app.command(rich_help_panel=TOOLS)(doctor)
 app.command(rich_help_panel=ANSWERS)(predict)
 app.command(rich_help_panel=ANSWERS)(verify)
+app.command(rich_help_panel=ANSWERS)(heatmap)
+app.command(rich_help_panel=ANSWERS)(report)
+app.command(rich_help_panel=ANSWERS)(view)
 app.add_typer(bench.app, name="bench", rich_help_panel=TOOLS)
 
 
