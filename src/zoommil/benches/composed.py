@@ -187,7 +187,7 @@ def train_composed(
 
 def _row(method: Method, predictions: Sequence[Predictions], spec: PaysSpec) -> MethodRow:
     ratios = extraction_spec(spec).grid.ratios
-    counts = spec.num_parents * np.cumprod([1, *(ratio**2 for ratio in ratios)])
+    counts = (spec.num_parents * np.cumprod([1, *(ratio**2 for ratio in ratios)])).tolist()
     patches = {ZOOM: zoom_patches(counts, spec.composed_k), LOW: counts[0]}
     cost = float(patches.get(method.name, counts[-1]))
-    return method_row(method.name, predictions, cost, cost / float(counts[-1]), method.epochs)
+    return method_row(method.name, predictions, cost, cost / counts[-1], method.epochs)
