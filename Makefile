@@ -53,7 +53,7 @@ $(DOCS): $(INSTALLED)
 	touch $@
 
 site: $(DOCS)  ## build the documentation into site/, warnings being errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # --quiet would count no warning
 
 generated: install  ## write what is made from the code: reference pages, diagrams, the README's figures
 	$(BIN)/python scripts/reference_pages.py

@@ -56,6 +56,11 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
+def text_outside_blocks(page: Path) -> str:
+    """The page without its code blocks."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
 def given_of(page: Path) -> tuple[str, ...]:
     """What is in the folder before the page's first block."""
     found = _GIVEN.findall(page.read_text(encoding="utf-8"))

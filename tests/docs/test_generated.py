@@ -51,6 +51,21 @@ def test_the_changelog_has_this_version():
     assert "## [Unreleased]" in text
 
 
+def test_every_folder_is_in_the_table_of_the_architecture():
+    table = (ROOT / "docs" / "architecture.md").read_text()
+    rows = [f"{p.name}/" if p.is_dir() else p.stem for p in (ROOT / "src/zoommil").iterdir()]
+    for row in rows:
+        assert row.startswith("__") or row == "py" or f"`{row}`" in table, row
+
+
+def test_every_page_is_in_the_menu():
+    """The site's build says so too, but only ``make check`` builds it."""
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for path in (ROOT / "docs").rglob("*.md"):
+        page = path.relative_to(ROOT / "docs")
+        assert page.parts[0] == "results" or f" {page.as_posix()}" in menu, page
+
+
 def test_nothing_is_left_to_fill_in():
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         assert not re.search(r"@[A-Z]{3,}@|TODO|PLACEHOLDER", path.read_text()), path

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import LANGUAGES, ROOT, all_pages, blocks_of, given_of
+from pages import LANGUAGES, ROOT, all_pages, blocks_of, given_of, text_outside_blocks
 
 RUNNERS = [page for page in all_pages() if any(not b.not_run for b in blocks_of(page))]
 NOT_RUN = {
@@ -55,7 +55,8 @@ def test_blocks_are_of_known_languages(page):
         assert block.language in LANGUAGES, f"{name_of(page)}:{block.line}"
     text = page.read_text(encoding="utf-8")
     assert text.count("```") == 2 * len(blocks_of(page))
-    indented = [line for line in text.splitlines() if line.startswith("    zoommil ")]
+    outside = text_outside_blocks(page).splitlines()
+    indented = [line for line in outside if line.startswith("    zoommil ")]
     assert not indented, "a block of code without a fence"
 
 
