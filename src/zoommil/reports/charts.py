@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 NUM_STYLES = 6
 
@@ -139,7 +139,7 @@ def reliability_chart(points: Sequence[Range], name: str) -> str:
 
 
 def reliability_points(
-    confidence: Float[np.ndarray, " row"], is_right: Float[np.ndarray, " row"], num_bins: int = 10
+    confidence: Float[np.ndarray, " row"], is_right: Bool[np.ndarray, " row"], num_bins: int = 10
 ) -> list[Range]:
     """The share that was right in each bin of confidence that has answers."""
     from zoommil.reports.localisation import wilson_interval
