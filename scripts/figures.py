@@ -72,10 +72,10 @@ FIGURES = (
     Figure(
         "a slide from its pixels, zooming, over encoding everything: BRIGHT's sizes, bf16",
         "predict",
-        _quicker("bright", "bf16"),
+        _quicker("BRIGHT", "bf16"),
     ),
-    Figure("the same, CAMELYON16's sizes", "predict", _quicker("camelyon", "bf16")),
-    Figure("the same, CRC's sizes", "predict", _quicker("crc", "bf16")),
+    Figure("the same, CAMELYON16's sizes", "predict", _quicker("CAMELYON16", "bf16")),
+    Figure("the same, CRC's sizes", "predict", _quicker("CRC", "bf16")),
     Figure(
         "extraction, ResNet-50, 2 cores, over a plain OpenSlide + PyTorch loop",
         "extract",

@@ -24,7 +24,7 @@ def test_limits(tmp_path):
         matrix_sides=(256, 512),
     )
     page = result.write(tmp_path).read_text()
-    value = json.loads((tmp_path / "limits.json").read_text())
+    value = json.loads((tmp_path / "limits-1thread.json").read_text())
     assert value["command"] == "zoommil bench limits --threads 1"
     peaks = {one["precision"]: one for one in value["peaks"]}
     assert set(peaks) == {"fp32", "bf16"}

@@ -84,5 +84,8 @@ def test_threads_and_tasks(tmp_path):
     assert [one.threads for one in predict.setups_of("camelyon", 1)] == [1]
     assert predict.command_of(predict.CHOICES, None, 1) == "zoommil bench predict"
     assert predict.command_of(("crc",), 1, 2).endswith("--task crc --threads 1 --rounds 2")
+    assert predict.name_of(predict.CHOICES, None) == "predict"
+    assert predict.name_of(("bright",), 1) == "predict-bright-1thread"
+    assert predict.name_of(predict.CHOICES, 2) == "predict-2threads"
     with pytest.raises(ConfigError, match="expected bright, crc, camelyon, large"):
         predict.bench_predict(tmp_path, tasks=["nothing"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from zoommil.benches.isolated import pinned, run_isolated
 from zoommil.benches.paper_tasks import BRIGHT, PATCH_PX, Task
-from zoommil.benches.predict import Progress, run_task
+from zoommil.benches.predict import Progress, run_task, threads_words
 from zoommil.benches.predict_runs import ENCODER, WEIGHTS, Setup, TaskTimes, raw_speed
 from zoommil.benches.results import BenchResult, Table
 from zoommil.benches.task_slides import TaskSlide
@@ -90,8 +90,7 @@ def bench_limits(
                     alone.append(Alone(runtime, precision, count, speed))
             setup = Setup(precision, count, has_exhaustive=False)
             times.append(run_task(task, work, setup, 1, encoder_name, slide))
-    words = f" --threads {threads}" if threads is not None else ""
-    return _page(peaks, alone, times, encoder_name, f"zoommil bench limits{words}")
+    return _page(peaks, alone, times, encoder_name, threads)
 
 
 def measure_peak(precision: str, matrix_sides: Sequence[int]) -> tuple[float, float]:
@@ -170,10 +169,11 @@ def _page(
     alone: Sequence[Alone],
     times: Sequence[TaskTimes],
     encoder_name: str,
-    command: str,
+    threads: int | None,
 ) -> BenchResult:
     from zoommil.benches.flops import patch_macs
 
+    option = f" --threads {threads}" if threads is not None else ""
     gflop = 2 * patch_macs(encoder_name) / GIGA
     by_setting = {(peak.threads, peak.precision): peak for peak in peaks}
     data = {
@@ -201,9 +201,9 @@ def _page(
         ],
     }
     return BenchResult(
-        name="limits",
+        name="-".join(["limits", *threads_words(threads)]),
         title="What this machine can compute, and what predictions reach",
-        command=command,
+        command=f"zoommil bench limits{option}",
         tables=[
             _peak_table(peaks),
             _alone_table(data["encoder_alone"], gflop, encoder_name),

@@ -85,7 +85,8 @@ def bench_predict(
                 large.append(measure_large(work, setup, encoder_name=encoder_name))
             else:
                 times.append(run_task(TASKS[name], work, setup, rounds, encoder_name))
-    return page_of(times, large, command_of(tasks, threads, rounds))
+    name = name_of(tasks, threads)
+    return page_of(times, large, command_of(tasks, threads, rounds), name)
 
 
 def run_task(
@@ -119,12 +120,28 @@ def command_of(tasks: Sequence[str], threads: int | None, rounds: int) -> str:
     return " ".join(words)
 
 
-def page_of(times: Sequence[TaskTimes], large: Sequence[LargeTimes], command: str) -> BenchResult:
+def name_of(tasks: Sequence[str], threads: int | None) -> str:
+    """The result's name: another one for each choice, so that none replaces another."""
+    words = ["predict", *(tasks if tuple(tasks) != CHOICES else ()), *threads_words(threads)]
+    return "-".join(words)
+
+
+def threads_words(threads: int | None) -> list[str]:
+    """What the name of a result has of ``--threads``."""
+    return [] if threads is None else [f"{threads}thread{'s' * (threads > 1)}"]
+
+
+def page_of(
+    times: Sequence[TaskTimes],
+    large: Sequence[LargeTimes],
+    command: str,
+    name: str = "predict",
+) -> BenchResult:
     """The page of what was measured."""
     tables = [_ratio_table(times), _slides_table(times), _stage_table(times)] if times else []
     tables += [_large_table(large)] if large else []
     return BenchResult(
-        name="predict",
+        name=name,
         title="Prediction from pixels, end to end",
         command=command,
         tables=[table for table in tables if table.rows],

@@ -5,11 +5,15 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from zoommil import __version__, machine
-from zoommil.files import write_json, write_text
+from zoommil.files import file_hash, hash_of, write_json, write_text
+
+NOT_MEASURED = ("cli", "viewer", "diagnosis")
+"""Parts of the package that no bench uses."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,22 @@ class BenchResult:
         """Write ``<name>.md`` and ``<name>.json``; the page's path."""
         page = folder / f"{self.name}.md"
         write_text(page, self.to_markdown())
-        write_json(folder / f"{self.name}.json", {"command": self.command, **self.data})
+        made_by = {"command": self.command, "code": code_version()}
+        write_json(folder / f"{self.name}.json", {**made_by, **self.data})
         return page
+
+
+@cache
+def code_version() -> str:
+    """A hash of this package's files as far as measurements depend on them, 12 digits."""
+    package = Path(__file__).parent.parent
+    files = {
+        str(path.relative_to(package).as_posix()): path
+        for path in sorted(package.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    used = {name: path for name, path in files.items() if name.split("/")[0] not in NOT_MEASURED}
+    return hash_of({name: file_hash(path) for name, path in used.items()})[:12]
 
 
 def describe_machine() -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zoommil.cli import terminal
+from zoommil.cli.accept import accept
 
 if TYPE_CHECKING:
     from zoommil.benches.results import BenchResult
@@ -16,6 +18,7 @@ app = typer.Typer(
     help="Measure this package on this machine. Example: `zoommil bench extract`",
     no_args_is_help=True,
 )
+app.command()(accept)
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder for the page and its JSON.")
@@ -27,10 +30,13 @@ ThreadsOption = Annotated[
     int | None, typer.Option("--threads", help="Cores to use instead of the bench's own.", min=1)
 ]
 WORK = Path(".zoommil-bench")
+BESIDE = ("out", "work", "workers", "folder")
+"""Where things lie and who works on them: not what is measured."""
 
 
 @app.command()
 def extract(
+    context: typer.Context,
     out: OutOption = None,
     work: WorkOption = WORK,
     rounds: Annotated[int, typer.Option(help="Measurements of each path.", min=1)] = 3,
@@ -41,11 +47,12 @@ def extract(
     """
     from zoommil.benches.extract import bench_extract
 
-    show(bench_extract(work, rounds=rounds), out)
+    show(context, bench_extract(work, rounds=rounds), out)
 
 
 @app.command()
 def probe(
+    context: typer.Context,
     out: OutOption = None,
     work: WorkOption = WORK,
     slides: Annotated[int, typer.Option(help="Slides of each cohort.", min=6)] = 60,
@@ -58,33 +65,34 @@ def probe(
     from zoommil.benches.probe import bench_probe, probe_cohorts
 
     cohorts = probe_cohorts(slides, side_px)
-    show(bench_probe(work / "pays", cohorts, progress=terminal.say), out)
+    show(context, bench_probe(work / "pays", cohorts, progress=terminal.say), out)
 
 
 @app.command()
-def flops(out: OutOption = None) -> None:
+def flops(context: typer.Context, out: OutOption = None) -> None:
     """The paper's tables of operations, counted from the networks, beside what it published.
 
     Example: `zoommil bench flops --out docs/results`
     """
     from zoommil.benches.flops import bench_flops
 
-    show(bench_flops(), out)
+    show(context, bench_flops(), out)
 
 
 @app.command()
-def generate(out: OutOption = None, work: WorkOption = WORK) -> None:
+def generate(context: typer.Context, out: OutOption = None, work: WorkOption = WORK) -> None:
     """Time and memory of making a synthetic slide of 100 000 x 100 000 pixels, 25% tissue.
 
     Example: `zoommil bench generate --out docs/results`
     """
     from zoommil.benches.generate import bench_generate
 
-    show(bench_generate(work), out)
+    show(context, bench_generate(work), out)
 
 
 @app.command()
 def zoom(
+    context: typer.Context,
     out: OutOption = None,
     seeds: Annotated[int, typer.Option(help="Seeds of each rule.", min=1)] = 6,
 ) -> None:
@@ -95,33 +103,34 @@ def zoom(
     from zoommil.benches.zoom_toy import bench_zoom
 
     say = lambda row: terminal.say(str(row))  # noqa: E731
-    show(bench_zoom(seeds=range(seeds), progress=say), out)
+    show(context, bench_zoom(seeds=range(seeds), progress=say), out)
 
 
 @app.command()
-def step(out: OutOption = None) -> None:
+def step(context: typer.Context, out: OutOption = None) -> None:
     """One training step of this implementation against the dense one: time and memory.
 
     Example: `zoommil bench step --out docs/results`
     """
     from zoommil.benches.step import bench_step
 
-    show(bench_step(progress=lambda cost: terminal.say(str(cost))), out)
+    show(context, bench_step(progress=lambda cost: terminal.say(str(cost))), out)
 
 
 @app.command()
-def training(out: OutOption = None, work: WorkOption = WORK) -> None:
+def training(context: typer.Context, out: OutOption = None, work: WorkOption = WORK) -> None:
     """20 epochs on 200 bags of (60, 240, 3840) x 1024 features, and where the time goes.
 
     Example: `zoommil bench training --out docs/results`
     """
     from zoommil.benches.training import bench_training
 
-    show(bench_training(work), out)
+    show(context, bench_training(work), out)
 
 
 @app.command()
 def mil_sets(
+    context: typer.Context,
     folder: Annotated[
         Path | None,
         typer.Argument(
@@ -147,11 +156,12 @@ def mil_sets(
         workers=workers,
         progress=say,
     )
-    show(found, out)
+    show(context, found, out)
 
 
 @app.command()
 def pays(
+    context: typer.Context,
     out: OutOption = None,
     work: WorkOption = WORK,
     slides: Annotated[int, typer.Option(help="Slides of each cohort.", min=15)] = 60,
@@ -166,11 +176,12 @@ def pays(
     from zoommil.benches.zoom_pays import PaysSpec, bench_pays
 
     spec = PaysSpec(num_slides=slides, seeds=tuple(range(seeds)))
-    show(bench_pays(work, spec=spec, workers=workers, say=terminal.say), out)
+    show(context, bench_pays(work, spec=spec, workers=workers, say=terminal.say), out)
 
 
 @app.command()
 def predict(
+    context: typer.Context,
     out: OutOption = None,
     work: WorkOption = WORK,
     task: Annotated[
@@ -190,12 +201,15 @@ def predict(
 
     tasks = task or CHOICES
     show(
-        bench_predict(work, tasks=tasks, threads=threads, rounds=rounds, progress=terminal.say), out
+        context,
+        bench_predict(work, tasks=tasks, threads=threads, rounds=rounds, progress=terminal.say),
+        out,
     )
 
 
 @app.command()
 def readers(
+    context: typer.Context,
     out: OutOption = None,
     work: WorkOption = WORK,
     rounds: Annotated[int, typer.Option(help="Measurements of each.", min=1)] = 3,
@@ -206,11 +220,40 @@ def readers(
     """
     from zoommil.benches.readers import bench_readers
 
-    show(bench_readers(work, rounds=rounds), out)
+    show(context, bench_readers(work, rounds=rounds), out)
 
 
-def show(result: BenchResult, out: Path | None) -> None:
-    """Print a result's page and write it where asked."""
+@app.command()
+def limits(
+    context: typer.Context,
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    threads: ThreadsOption = None,
+) -> None:
+    """What this machine can compute at most, the encoder alone, and how near predictions come.
+
+    Example: `zoommil bench limits --out docs/results`
+    """
+    from zoommil.benches.limits import bench_limits
+
+    show(context, bench_limits(work, threads=threads, progress=terminal.say), out)
+
+
+def show(context: typer.Context, result: BenchResult, out: Path | None) -> None:
+    """Print a result's page and write it where asked, with the command that was typed."""
+    result = replace(result, command=typed_command(context))
     typer.echo(result.to_markdown())
     if out is not None:
         terminal.say(f"written to {result.write(out)}")
+
+
+def typed_command(context: typer.Context) -> str:
+    """The command of a context with those options that change what is measured."""
+    words = ["zoommil bench", str(context.info_name)]
+    for option in context.command.params:
+        value = context.params.get(str(option.name))
+        if option.name in BESIDE or value == option.get_default(context) or not value:
+            continue
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [option.opts[0], str(one)]
+    return " ".join(words)
