@@ -130,6 +130,7 @@ def viewer(predictions: Path, slides: Path, *options: str | Path) -> Iterator[Se
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert process.stderr is not None
+    reading = threading.Thread()
     try:
         found, lines = None, []
         while found is None:
@@ -138,11 +139,15 @@ def viewer(predictions: Path, slides: Path, *options: str | Path) -> Iterator[Se
             lines.append(line)
             found = re.search(r"http://([^:/]+|\[.*\]):(\d+)/(\S*)", line)
         server = Server("127.0.0.1", int(found[2]), found[3], process, lines)
-        threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
+        reading = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
+        reading.start()
         yield server
     finally:
         process.terminate()
         process.wait(20)
+        if reading.is_alive():
+            reading.join(5)
+        process.stderr.close()
 
 
 @dataclass(frozen=True)
@@ -178,3 +183,11 @@ def ask(
     return Reply(
         int(first.split()[1]), {name.lower(): value.strip() for name, _, value in pairs}, rest
     )
+
+
+def keys_of(shown) -> dict[str, str]:
+    """What requests call each slide of the folder."""
+    from zoommil.viewer.library import Library, StoredPredictions
+
+    library = Library(StoredPredictions(shown.predictions), shown.slides)
+    return {entry.slide_id: entry.key for entry in library.entries.values()}

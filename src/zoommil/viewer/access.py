@@ -25,11 +25,15 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE, TOKEN = "zoommil_access", "token"
 LONGEST_PATH, LONGEST_QUERY, LARGEST_BODY = 512, 2048, 1 << 20
+LARGEST_HEADERS = 1 << 15
 
 _SOCKET = "/_nicegui_ws/"
+_KEY = "[0-9a-f]{16}"
 _PATHS = re.compile(
-    r"/|/slide/[0-9a-f]{16}|/favicon\.ico|/health"
-    r"|/(tiles|thumbnails|patches|predictions|geojson)/[0-9a-zA-Z_./-]{1,200}"
+    rf"/|/slide/{_KEY}|/favicon\.ico|/health"
+    rf"|/tiles/{_KEY}/[0-9]{{1,2}}/[0-9]{{1,9}}/[0-9]{{1,9}}\.jpg"
+    rf"|/patches/{_KEY}/[0-9]{{1,9}}/[0-9]{{1,2}}/[0-9]{{1,3}}\.jpg"
+    rf"|/thumbnails/{_KEY}\.jpg|/predictions/{_KEY}\.json|/geojson/{_KEY}\.geojson"
     r"|/_nicegui/[0-9a-zA-Z_.@/-]{1,300}|/_nicegui_ws/socket\.io/?"
 )
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -99,6 +103,8 @@ class Guard:
         path = str(scope.get("path", ""))
         if len(path) > LONGEST_PATH or len(query) > LONGEST_QUERY:
             return Refusal(414, "the address is too long.")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADERS:
+            return Refusal(431, "the headers are too large.")
         if not self._is_known(headers, query):
             return Refusal(401, "open the address that 'zoommil view' printed, with its token.")
         if self._token is None and _name_of(headers.get("host", "")) not in _LOCAL_NAMES:

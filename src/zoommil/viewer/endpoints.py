@@ -34,7 +34,7 @@ def routes(library: Library, pictures: PictureMaker, live: LivePredictions) -> l
         return _jpeg(await pictures.thumbnail(request.path_params["key"]))
 
     async def patch(request: Request) -> Response:
-        key, version, step, rank = _values(request, "key", "version", "step", "rank")
+        key, step, rank = _values(request, "key", "step", "rank")  # the version is the browser's
         prediction = shown(library, live, key)
         if prediction is None or not 0 <= step < len(prediction.steps):
             raise UnknownNameError("there is no such patch.")
@@ -43,7 +43,7 @@ def routes(library: Library, pictures: PictureMaker, live: LivePredictions) -> l
             raise UnknownNameError("there is no such patch.")
         box = patch_box(prediction, step, best[rank])
         mpp = prediction.steps[step].mpp or 0.0
-        return _jpeg(await pictures.patch(key, version, box, mpp))
+        return _jpeg(await pictures.patch(key, box, mpp))
 
     async def prediction(request: Request) -> Response:
         found = _existing(library, live, request)

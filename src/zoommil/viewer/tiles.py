@@ -87,10 +87,10 @@ class PictureMaker:
             ("tile", key, zoom, column, row), key, lambda slide: draw_tile(slide, zoom, column, row)
         )
 
-    async def patch(self, key: str, version: int, box: tuple[float, ...], mpp: float) -> bytes:
+    async def patch(self, key: str, box: tuple[float, ...], mpp: float) -> bytes:
         """A patch of a prediction as JPEG. Raises as :meth:`tile`."""
         return await self._made(
-            ("patch", key, version, box), key, lambda slide: draw_patch(slide, box, mpp)
+            ("patch", key, box, mpp), key, lambda slide: draw_patch(slide, box, mpp)
         )
 
     async def thumbnail(self, key: str) -> bytes:
