@@ -101,10 +101,9 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: dict[str, str], query: str) -> Refusal | None:
         path = str(scope.get("path", ""))
-        if len(path) > LONGEST_PATH or len(query) > LONGEST_QUERY:
-            return Refusal(414, "the address is too long.")
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADERS:
-            return Refusal(431, "the headers are too large.")
+        too_large = _too_large(scope, path, query)
+        if too_large is not None:
+            return too_large
         if not self._is_known(headers, query):
             return Refusal(401, "open the address that 'zoommil view' printed, with its token.")
         if self._token is None and _name_of(headers.get("host", "")) not in _LOCAL_NAMES:
@@ -124,6 +123,14 @@ class Guard:
 
     def _is_first_visit(self, query: str) -> bool:
         return self._token is not None and any(name == TOKEN for name, _ in _pairs(query))
+
+
+def _too_large(scope: Scope, path: str, query: str) -> Refusal | None:
+    if len(path) > LONGEST_PATH or len(query) > LONGEST_QUERY:
+        return Refusal(414, "the address is too long.")
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADERS:
+        return Refusal(431, "the headers are too large.")
+    return None
 
 
 def _refused_method(scope: Scope, headers: dict[str, str], path: str) -> Refusal | None:
