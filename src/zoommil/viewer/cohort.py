@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal
 from urllib.parse import urlencode
 
@@ -133,6 +134,28 @@ def table_row(entry: Entry, query: str) -> dict[str, Any]:
         "saving": f"{saving:.1f}×" if isinstance(saving, float) else "–",
         "seconds": f"{summary.seconds:.1f} s" if summary and summary.seconds else "–",
     }
+
+
+def figures_of(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """What the cohort comes to, as values and what they are; only what is known."""
+    states = [state_of(entry) for entry in entries]
+    agree, differ = states.count("agrees"), states.count("differs")
+    summaries = [entry.summary for entry in entries if entry.summary is not None]
+    flops = sum(summary.flops for summary in summaries)
+    patches = sum(summary.exhaustive_patches for summary in summaries)
+    seconds = [summary.seconds for summary in summaries if summary.seconds]
+    found = [(f"{len(summaries):,} of {len(entries):,}", "slides predicted")]
+    if agree + differ:
+        found.append((f"{agree:,} of {agree + differ:,}", "agree with their label"))
+    if patches:
+        read = sum(summary.patches for summary in summaries) / patches
+        found.append((f"{100 * read:.0f}%", "of all patches encoded"))
+    if flops:
+        saving = sum(summary.exhaustive_flops for summary in summaries) / flops
+        found.append((f"{saving:.1f}×", "fewer operations"))
+    if seconds:
+        found.append((f"{median(seconds):.1f} s", "a slide, the median"))
+    return found
 
 
 def _comparable(value: str | float | None) -> Any:

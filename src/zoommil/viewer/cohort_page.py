@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
-from zoommil.viewer.cohort import COLUMNS, SHOWS, Order, state_of, table_row
+from zoommil.viewer.cohort import COLUMNS, SHOWS, Order, figures_of, table_row
 from zoommil.viewer.elements import button, group, set_prop, text
 from zoommil.viewer.viewer import Viewer
 
@@ -44,30 +44,30 @@ _BODY = r"""
     <span v-else class="zm-thumb zm-no-thumb" title="no file in the slides folder"></span>
   </q-td>
   <q-td><a class="zm-open" :href="props.row.href" @click.stop>{{ props.row.slide }}</a></q-td>
-  <q-td class="zm-muted">{{ props.row.case }}</q-td>
-  <q-td>
+  <q-td class="zm-cell-case zm-muted">{{ props.row.case }}</q-td>
+  <q-td class="zm-cell-predicted">
     <span v-if="props.row.predicted">{{ props.row.predicted }}</span>
     <span v-else class="zm-muted">not yet</span>
   </q-td>
-  <q-td>
+  <q-td class="zm-cell-probability">
     <span v-if="props.row.probability !== null" class="zm-cell-bar">
       <span class="zm-track"><span class="zm-fill"
         :style="{width: (100 * props.row.probability) + '%'}"></span></span>
       <span class="zm-number">{{ props.row.probability.toFixed(2) }}</span>
     </span>
   </q-td>
-  <q-td>
+  <q-td class="zm-cell-label">
     <span :class="'zm-state zm-' + props.row.state.replace(' ', '-')">
       <span v-if="props.row.state === 'agrees'" class="zm-mark" title="agrees">✓</span>
       <span v-if="props.row.state === 'differs'" class="zm-mark" title="differs">≠</span>
       {{ props.row.label }}
     </span>
   </q-td>
-  <q-td class="zm-number">
+  <q-td class="zm-cell-patches zm-number">
     {{ props.row.patches }} <span class="zm-muted">{{ props.row.of }}</span>
   </q-td>
-  <q-td class="zm-number">{{ props.row.saving }}</q-td>
-  <q-td class="zm-number">{{ props.row.seconds }}</q-td>
+  <q-td class="zm-cell-saving zm-number">{{ props.row.saving }}</q-td>
+  <q-td class="zm-cell-seconds zm-number">{{ props.row.seconds }}</q-td>
 </q-tr>
 """
 _FOCUS = """
@@ -78,6 +78,8 @@ _FOCUS = """
   if (next) next.focus();
 }})()
 """
+_TO_ROWS = "(event) => document.querySelector('.zm-open')?.focus()"
+_PLACES = {"j": 1, "k": -1, "ArrowDown": 1, "ArrowUp": -1, "Home": -(10**6), "End": 10**6}
 
 
 class CohortPage:
@@ -97,16 +99,18 @@ class CohortPage:
         self._show()
 
     def _make_head(self) -> None:
-        entries = self.viewer.ordered(Order())
-        states = [state_of(entry) for entry in entries]
-        labelled = states.count("agrees") + states.count("differs")
-        predicted = len(states) - states.count("not predicted")
         with group("zm-cohort-head", "header"):
-            text("Where it looked", "zm-cohort-title", "h1")
-            parts = [f"{len(entries):,} slides", f"{predicted:,} predicted"]
-            if labelled:
-                parts.append(f"{states.count('agrees'):,} of {labelled:,} agree with their label")
-            text(" · ".join(parts), "zm-muted", "p")
+            with group():
+                with group("zm-brand"):
+                    group("zm-logo").props("aria-hidden=true")
+                    text("zoommil")
+                text("Where it looked", "zm-cohort-title", "h1")
+            group("zm-space")
+            with group("zm-figures").props('aria-label="The cohort in figures"'):
+                for value, name in figures_of(self.viewer.ordered(Order())):
+                    with group("zm-figure"):
+                        text(value, "zm-figure-value")
+                        text(name, "zm-figure-name")
 
     def _make_filters(self) -> None:
         classes = {"": "Any prediction", **{name: name for name in self.viewer.library.classes}}
@@ -114,6 +118,8 @@ class CohortPage:
             search = ui.input(placeholder="Slide, case or label", value=self.order.text)
             search.props('dense outlined clearable debounce=200 aria-label="Search"')
             search.classes("zm-search")
+            search.on("keydown.enter", js_handler=_TO_ROWS)
+            search.on("keydown.down", js_handler=_TO_ROWS)
             search.on_value_change(lambda event: self._set(text=str(event.value or "")[:100]))
             shows = ui.select(SHOWS, value=self.order.show)
             shows.props('dense outlined options-dense aria-label="Which slides"')
@@ -211,7 +217,7 @@ class CohortPage:
     def _on_key(self, event: Any) -> None:
         if not event.action.keydown or event.modifiers.ctrl or event.modifiers.meta:
             return
-        places = {"j": 1, "k": -1}.get(event.key.name)
+        places = _PLACES.get(event.key.name)
         if places is not None:
             ui.run_javascript(_FOCUS.format(places=places))
         elif event.key.name == "/":

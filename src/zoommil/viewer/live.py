@@ -40,18 +40,25 @@ class LiveRun:
     Attributes:
         key: of the slide.
         version: grows with every change, over all runs.
+        number: which run this is, counted from 1 over all slides.
         status: "loading" the model, "running", or how it ended.
-        prediction: the answer after the newest step; None before the first.
+        partials: the answer after each step so far.
         patches: encoded so far.
         reason: why it failed.
     """
 
     key: str
     version: int
+    number: int
     status: Status = "loading"
-    prediction: Prediction | None = None
+    partials: tuple[Prediction, ...] = ()
     patches: int = 0
     reason: str = ""
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """The answer after the newest step; None before the first."""
+        return self.partials[-1] if self.partials else None
 
     @property
     def is_over(self) -> bool:
@@ -66,6 +73,7 @@ class LivePredictions:
         """Args: settings: of ``PredictorChoice``; None: nothing can be predicted."""
         self.settings = settings
         self.version = 0
+        self._number = 0
         self._runs: dict[str, LiveRun] = {}
         self._current: LiveRun | None = None
         self._process: Any = None
@@ -96,7 +104,8 @@ class LivePredictions:
             if self.current is not None:
                 raise PredictionError("another slide is being predicted. Wait for it, or stop it.")
             self.version += 1
-            self._current = self._runs[key] = LiveRun(key, self.version)
+            self._number += 1
+            self._current = self._runs[key] = LiveRun(key, self.version, self._number)
             pipe = self._worker()
         pipe.send((slide_id, path, mpp))
 
@@ -153,7 +162,7 @@ class LivePredictions:
         elif kind == "step":
             found = Prediction.from_json(value)
             status: Status = "done" if found.is_final else "running"
-            self._put(replace(run, status=status, prediction=found))
+            self._put(replace(run, status=status, partials=(*run.partials, found)))
         else:
             self._put(replace(run, status="failed", reason=value))
 

@@ -24,15 +24,20 @@ KEYS = (
     ("o", "overlay off and on"),
     ("f", "whole slide"),
     ("arrows  +  −", "pan and zoom, with the slide in focus"),
+    ("Esc", "let go of the patch, whole slide"),
     ("b", "back to the cohort"),
+    ("?", "this list"),
     ("Tab  Enter", "reach and press everything else"),
 )
+OPACITY = 0.4
+"""Of the overlay at first: its colours are told apart and the tissue is still seen."""
+
 _QUANTITIES = {"attention": "Attention", "score": "Selection score"}
 _SCALES = {"rank": "Rank", "raw": "Value"}
 
 
-def make_help() -> None:
-    """The list of keys, which "?" opens."""
+def make_help() -> ui.dialog:
+    """The list of keys, closed at first."""
     with ui.dialog() as dialog, group("zm-help"):
         text("Keys", "zm-help-title", "h2")
         for keys, what in KEYS:
@@ -40,10 +45,7 @@ def make_help() -> None:
                 text(keys, "zm-keys", "kbd")
                 text(what)
         button("Close", dialog.close, "zm-quiet")
-    ui.keyboard(
-        lambda event: dialog.open() if event.action.keydown and event.key.name == "?" else None,
-        ignore=["input", "textarea"],
-    )
+    return dialog
 
 
 def say_problem(problem: str, *, has_stage: bool) -> None:
@@ -62,13 +64,17 @@ class TopBar:
         with group("zm-bar", "header"):
             link("← Cohort", f"/{page.order.query()}", "zm-back").props('title="Back (b)"')
             self._title = text("", "zm-title", "h1")
-            self._case = text("", "zm-muted")
+            self._case = text("", "zm-muted zm-case")
             group("zm-space")
-            self._place = text("", "zm-muted zm-number")
-            self._before = button(
-                "‹", lambda: page.go(-1), "zm-icon", says="Previous slide", keys="k"
-            )
-            self._after = button("›", lambda: page.go(1), "zm-icon", says="Next slide", keys="j")
+            self._place = text("", "zm-muted zm-number zm-place")
+            with group("zm-turn"):
+                self._before = button(
+                    "‹", lambda: page.go(-1), "zm-icon", says="Previous slide", keys="k"
+                )
+                self._after = button(
+                    "›", lambda: page.go(1), "zm-icon", says="Next slide", keys="j"
+                )
+                button("?", page.show_help, "zm-icon zm-quiet", says="Keys", keys="?")
 
     def show(self) -> None:
         """Show where the page is now."""
@@ -122,7 +128,7 @@ class Panel:
         """Made in the slot it is to appear in."""
         self._page = page
         self._steps: list[Any] = []
-        self._opacity_before = 0.5
+        self._opacity_before = OPACITY
         self._answer = group("zm-section zm-answer")
         self._make_live()
         with group("zm-section"):
@@ -256,11 +262,11 @@ class Panel:
                 self._scales = self._choices(_SCALES, "Scale", self._set_scale)
             with group("zm-row zm-opacity"):
                 text("Opacity", "zm-muted")
-                slider = ui.slider(min=0, max=100, step=5, value=50)
+                slider = ui.slider(min=0, max=100, step=5, value=100 * OPACITY)
                 slider.props('aria-label="Opacity of the overlay" color=blue-grey-3')
                 slider.on_value_change(lambda event: self._opacity_moved(event.value))
                 self._slider = slider
-                self._percent = text("50%", "zm-number")
+                self._percent = text(f"{100 * OPACITY:.0f}%", "zm-number")
         self._mark_choices()
 
     def _choices(self, names: dict[str, str], says: str, choose: Any) -> dict[str, Any]:
@@ -309,20 +315,24 @@ class Panel:
         with group("zm-section"):
             text("Zoom path", "zm-heading", "h2")
             self._path_said = text("", "zm-muted", "p")
-            with group("zm-row"):
+            with group("zm-row zm-travel"):
                 self._back = button(
-                    "‹ Previous", lambda: self._page.next_patch(-1), says="Previous patch", keys="p"
+                    "‹",
+                    lambda: self._page.next_patch(-1),
+                    "zm-icon",
+                    says="Previous patch",
+                    keys="p",
                 )
                 self._on = button(
-                    "Next ›", lambda: self._page.next_patch(1), says="Next patch", keys="n"
+                    "›", lambda: self._page.next_patch(1), "zm-icon", says="Next patch", keys="n"
                 )
-            self._current = text("", "zm-current", "p").props("aria-live=polite")
+                self._current = text("", "zm-current", "p").props("aria-live=polite")
 
     def _show_path(self) -> None:
         prediction, targets = self._page.prediction, self._page.targets()
         for made in (self._back, self._on):
             set_prop(made, "disabled", not targets)
-        self._current.set_text("")
+        self.say_none()
         said = ""
         if prediction is not None and targets:
             step = prediction.steps[self._page.position]
@@ -332,6 +342,10 @@ class Panel:
                 chosen if step.selected is not None else f"It stopped at {name}; its top patches."
             )
         self._path_said.set_text(said)
+
+    def say_none(self) -> None:
+        """Say that no patch is flown to."""
+        self._current.set_text("")
 
     def say_current(self, target: PathBox, index: int | None, total: int | None) -> None:
         """Say which patch is flown to."""
@@ -389,7 +403,7 @@ def _explain_line(position: int, name: str) -> None:
 def _progress_of(run: LiveRun) -> str:
     if run.status == "loading":
         return "Loading the model …"
-    done = len(run.prediction.steps) if run.prediction is not None else 0
+    done = len(run.partials)
     patches = f" {run.patches:,} patches encoded." if run.patches else ""
     return f"Looking at step {done + 1} …{patches}"
 

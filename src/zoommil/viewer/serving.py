@@ -64,7 +64,7 @@ def make_application(viewer: Viewer, token: str | None = None) -> Application:
         application,
         title="zoommil",
         favicon=_FAVICON,
-        dark=True,
+        dark=None,
         tailwind=False,
         reconnect_timeout=_TIMEOUT_SECONDS,
         show_welcome_message=False,

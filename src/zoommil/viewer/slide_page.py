@@ -45,11 +45,12 @@ class SlidePage:
         self.position = 0
         self.quantity: Quantity = "attention"
         self.scale: Scale = "rank"
-        self.opacity = 0.5
+        self.opacity = panels.OPACITY
         self.stage: Stage | None = None
         self._path: list[PathBox] = []
         self._current = -1
         self._seen_version = -1
+        self._run_number, self._num_seen = 0, 0
         self._has_boxes = True
         ui.keyboard(self._on_key, ignore=["input", "textarea"])
         self.top_bar = panels.TopBar(self)
@@ -58,7 +59,7 @@ class SlidePage:
             self._stage_place.props('aria-label="Slide"')
             with ui.element("aside").classes("zm-panel").props('aria-label="Prediction"'):
                 self.panel = panels.Panel(self)
-        panels.make_help()
+        self._help = panels.make_help()
         self._show_entry()
         ui.timer(_LOOK_SECONDS, self._look)
 
@@ -88,6 +89,9 @@ class SlidePage:
         self._stage_place.clear()
         with self._stage_place, ui.element("div").classes("zm-waiting"):
             ui.spinner(size="28px", color="grey-5")
+        run = self.viewer.live.run_of(self.entry.key)
+        self._run_number, self._num_seen = (run.number, len(run.partials)) if run else (0, 0)
+        self._seen_version = -1
         self._set_prediction(shown(self.viewer.library, self.viewer.live, self.entry.key))
         ui.timer(0, self._open, once=True)
 
@@ -233,6 +237,14 @@ class SlidePage:
             self._current = -1 if index is None else index
             self.fly_to(finest, index, len(targets))
 
+    def let_go(self) -> None:
+        """Show the whole slide again, no patch in particular."""
+        self._current = -1
+        self.panel.say_none()
+        if self.stage is not None:
+            self.stage.show_current(None)
+            self.stage.fit()
+
     # Predicting now
 
     def predict(self) -> None:
@@ -249,23 +261,32 @@ class SlidePage:
         self._look()
 
     def _look(self) -> None:
-        """Show what arrived since the last look."""
+        """Show what arrived since the last look; of steps that came together, the next one."""
         live = self.viewer.live
-        if live.version == self._seen_version:
-            return
-        self._seen_version = live.version
         run = live.run_of(self.entry.key)
-        self.panel.show_run(run, live.current)
-        if run is not None and run.prediction not in (None, self.prediction):
-            self._set_prediction(run.prediction)
+        if live.version != self._seen_version:
+            self._seen_version = live.version
             self.panel.show_run(run, live.current)
+        if run is None:
+            return
+        if run.number != self._run_number:
+            self._run_number, self._num_seen = run.number, 0
+        if self._num_seen < len(run.partials):
+            self._num_seen += 1
+            self._set_prediction(run.partials[self._num_seen - 1])
 
     # Keys
+
+    def show_help(self) -> None:
+        """Show the list of keys."""
+        self._help.open()
 
     def _on_key(self, event: KeyEventArguments) -> None:
         if not event.action.keydown or event.modifiers.ctrl or event.modifiers.meta:
             return
         key = event.key.name
+        if self._help.value:
+            return  # Escape closes it
         if key.isdigit() and key != "0":
             self.show_step(int(key) - 1)
         elif key in self._keys():
@@ -282,6 +303,8 @@ class SlidePage:
             "o": self.panel.toggle_overlay,
             "0": lambda: self.stage.fit() if self.stage else None,
             "f": lambda: self.stage.fit() if self.stage else None,
+            "Escape": self.let_go,
+            "?": self.show_help,
             "b": lambda: ui.navigate.to(f"/{self.order.query()}"),
         }
 

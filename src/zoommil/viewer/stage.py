@@ -17,6 +17,7 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 from zoommil.units import magnification_label, magnification_of
+from zoommil.viewer.elements import button
 from zoommil.viewer.overlay import Overlay
 from zoommil.viewer.world import TILE_PX, LatLngBox, TileWorld
 
@@ -71,7 +72,7 @@ class Stage:
         self._overlay: Any = None
         self._boxes: list[Any] = []
         self._current: list[Any] = []
-        self._opacity = 0.5
+        self._opacity = 1.0
         (north, west), (south, east) = world.whole()
         middle = ((north + south) / 2, (west + east) / 2)
         options = {
@@ -93,6 +94,10 @@ class Stage:
         self.map.on("init", self.fit)
         self.map.on("map-click", self._clicked)
         self.map.on("map-zoomend", self._zoomed, args=["zoom"])
+        with ui.element("div").classes("zm-controls").props('role=group aria-label="View"'):
+            button("+", lambda: self.map.run_map_method("zoomIn"), says="Closer", keys="+")
+            button("−", lambda: self.map.run_map_method("zoomOut"), says="Further away", keys="-")
+            button("⤢", self.fit, says="Whole slide", keys="f")
         with ui.element("div").classes("zm-scale"):
             self._magnification = ui.label("").classes("zm-scale-mag")
             self._length = ui.label("").classes("zm-scale-text")
@@ -188,9 +193,8 @@ class Stage:
             return
         mpp_shown = mpp * self.world.downsample(zoom)
         microns = nice_length(mpp_shown * _BAR_PX)
-        self._magnification.set_text(
-            magnification_label(float(f"{magnification_of(mpp_shown):.2g}"))
-        )
+        name = magnification_label(float(f"{magnification_of(mpp_shown):.2g}"))
+        self._magnification.set_text(name.replace("x", "×"))
         self._length.set_text(length_text(microns))
         self._bar.style(f"width: {microns / mpp_shown:.1f}px")
 
