@@ -58,6 +58,7 @@ def prediction_of(
         )
         if not is_last:
             corners, names = _children(corners[chosen], names[chosen], side, sides[number + 1])
+    every = [columns * rows * (sides[0] // side) ** 2 for side in sides]
     return Prediction(
         slide_id=slide.slide_id,
         label=label,
@@ -65,7 +66,7 @@ def prediction_of(
         logits=(0.0, 2.0),
         steps=tuple(steps),
         cost=_cost([len(step.rows) for step in steps]),
-        exhaustive_cost=ExhaustiveCost(_cost([4096]), _cost([4096])),
+        exhaustive_cost=ExhaustiveCost(_cost(every[-1:]), _cost(every)),
         provenance={
             "slide": {
                 "bounds": list(slide.bounds),

@@ -161,7 +161,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     step = next(part * power for part in (1, 2, 5, 10) if span / (part * power) <= most)
     first = np.ceil(low / step - 1e-9) * step
     found = np.arange(first, high + step * 1e-6, step)
-    return [float(f"{value:.10g}") for value in found]
+    return [float(f"{value:.10g}") + 0.0 for value in found]  # never -0
 
 
 def _chart(parts: Sequence[str], axes: Axes, name: str) -> str:

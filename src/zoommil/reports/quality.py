@@ -56,6 +56,7 @@ class Quality:
     note: str
     classes: tuple[str, ...]
     scalars: tuple[tuple[str, Estimate], ...]
+    of_cases: dict[str, Estimate]
     per_class_names: tuple[str, ...]
     per_class: tuple[tuple[str, tuple[Estimate, ...]], ...]
     confusion: tuple[Row, ...]
@@ -79,6 +80,7 @@ def quality_of(evaluation: Evaluation | None) -> Quality | None:
         note=_note(report),
         classes=report.classes,
         scalars=tuple((_NAMES.get(key, key), value) for key, value in report.scalars.items()),
+        of_cases=_of_cases(evaluation),
         per_class_names=tuple(_NAMES.get(name, name) for name in metrics),
         per_class=tuple(
             (name, tuple(row[metric] for metric in metrics))
@@ -89,6 +91,14 @@ def quality_of(evaluation: Evaluation | None) -> Quality | None:
         roc=None if roc is None else Markup(roc),
         roc_key=names,
     )
+
+
+def _of_cases(evaluation: Evaluation) -> dict[str, Estimate]:
+    """Every metric by case, where cases have several slides and one label."""
+    report = evaluation.case
+    if report is None or report.num_rows == evaluation.slide.num_rows:
+        return {}
+    return {_NAMES.get(key, key): value for key, value in report.scalars.items()}
 
 
 def _note(report: MetricReport) -> str:

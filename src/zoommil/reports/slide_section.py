@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zoommil.bags.cohort import SlideRow
 from zoommil.inference.prediction import Prediction
-from zoommil.reports.drawing import scale_bar
+from zoommil.reports.colours import TRUTH
+from zoommil.reports.drawing import outline_regions, scale_bar
 from zoommil.reports.frame import frame_of_slide, read_picture
 from zoommil.reports.heatmap import lay_over
 from zoommil.reports.localisation import wilson_interval
@@ -46,6 +47,7 @@ class SlidePictures:
         width, height: of the heatmap, pixels.
         scale: the text of a scale bar and its length as a part of the width; None: mpp not known.
         patches: the last step's highest attention.
+        has_regions: annotated areas are outlined.
     """
 
     path: str
@@ -54,6 +56,20 @@ class SlidePictures:
     height: int
     scale: tuple[str, float] | None
     patches: tuple[PatchPicture, ...]
+    has_regions: bool
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The other labelled slides that were answered about as surely, and how many of them rightly.
+
+    ``low`` and ``high`` are the 95% interval of that share.
+    """
+
+    num: int
+    right: int
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -74,8 +90,7 @@ class SlideSection:
         slide_id, case_id: of the slide.
         label: predicted class. ``truth``: the true one, None where unknown.
         probabilities: of every class, calibrated, in the model's order.
-        peers: of all labelled slides answered about as surely, (how many, how many were right, low,
-            high): the share that was right with its 95% interval; None without labels.
+        peers: the other labelled slides answered about as surely; None without any.
         steps: what was seen.
         patches, exhaustive_patches, seconds: what it took.
         warnings: of the prediction.
@@ -87,7 +102,7 @@ class SlideSection:
     label: str
     truth: str | None
     probabilities: dict[str, float]
-    peers: tuple[int, int, float, float] | None
+    peers: Peers | None
     steps: tuple[StepLine, ...]
     patches: int
     exhaustive_patches: int
@@ -115,7 +130,7 @@ class SlideSection:
 def section_of(
     prediction: Prediction,
     row: SlideRow | None,
-    peers: tuple[int, int, float, float] | None = None,
+    peers: Peers | None = None,
     pictures: SlidePictures | None = None,
     reason: str | None = None,
 ) -> SlideSection:
@@ -145,30 +160,33 @@ def draw_slide(prediction: Prediction, slide: Slide, truth: Sequence[Region] = (
     """
     frame = frame_of_slide(slide, PICTURE_PX)
     background = read_picture(slide, frame)
-    found = compose(prediction, frame)
-    scale = scale_bar(frame, frame.width * 0.25)
+    attention = lay_over(background, compose(prediction, frame), _OPACITY)
+    outline_regions(attention, truth, frame, TRUTH)
+    scale = scale_bar(frame, frame.width * 0.3)
     return SlidePictures(
-        path=path_svg(prediction, frame, background, truth=truth, num_top=NUM_TOP),
-        heatmap=data_uri(lay_over(background, found, _OPACITY), 80),
+        path=path_svg(prediction, frame, background, truth=truth, num_top=NUM_TOP, has_scale=False),
+        heatmap=data_uri(attention, 80),
         width=frame.width,
         height=frame.height,
         scale=None if scale is None else (scale[1], scale[0] / frame.width),
         patches=tuple(map(_picture, read_top_patches(prediction, slide, NUM_TOP, PATCH_PX))),
+        has_regions=bool(truth),
     )
 
 
 def peers_of(
-    predictions: Sequence[Prediction], labels: dict[str, str]
-) -> dict[str, tuple[int, int, float, float] | None]:
-    """For each slide how often answers about as sure (within 0.1) were right, as far as known."""
+    predictions: Sequence[Prediction], labels: Mapping[str, str]
+) -> dict[str, Peers | None]:
+    """For each slide how often others answered about as surely (within 0.1) were right."""
     known = [one for one in predictions if one.slide_id in labels]
+    names = np.array([one.slide_id for one in known], dtype=object)
     sure = np.array([one.probabilities[one.label] for one in known])
     right = np.array([one.label == labels[one.slide_id] for one in known], bool)
-    found: dict[str, tuple[int, int, float, float] | None] = {}
+    found: dict[str, Peers | None] = {}
     for one in predictions:
-        near = np.abs(sure - one.probabilities[one.label]) <= _BIN
+        near = (np.abs(sure - one.probabilities[one.label]) <= _BIN) & (names != one.slide_id)
         num, hits = int(near.sum()), int(right[near].sum())
-        found[one.slide_id] = (num, hits, *wilson_interval(hits, num)) if num else None
+        found[one.slide_id] = Peers(num, hits, *wilson_interval(hits, num)) if num else None
     return found
 
 

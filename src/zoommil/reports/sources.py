@@ -18,10 +18,19 @@ def load_predictions(path: Path | str) -> list[Prediction]:
     """The predictions of a file, or of the folder that ``zoommil predict`` wrote.
 
     Raises:
-        PredictionError: there are none, or the file holds something else.
+        PredictionError: there are none, the file holds something else, or a slide's name cannot
+            name the files that will be written about it.
     """
     path = Path(path)
-    return read_predictions(path / LINES_FILE if path.is_dir() else path)
+    found = read_predictions(path / LINES_FILE if path.is_dir() else path)
+    for one in found:
+        name = one.slide_id
+        if not name or name.startswith(".") or any(character in name for character in "/\\\0"):
+            raise PredictionError(
+                f"{str(path)!r}: slide id {name!r} cannot be a file name. Expected what 'zoommil "
+                "predict' wrote."
+            )
+    return found
 
 
 def open_predicted(prediction: Prediction, rows: Mapping[str, SlideRow] | None = None) -> Slide:

@@ -130,13 +130,10 @@ def headline_of(summary: Summary, costly: Contender | None) -> str:
         return f"{counted(first.num_slides, 'slide')} answered from {part}"
     if (
         costly is not None
-        and costly.right is not None
+        and costly.right == first.right
         and first.num_labelled == costly.num_labelled
     ):
-        if first.right == costly.right:
-            return f"As many slides right from {part}"
-        if first.right > costly.right:
-            return f"More slides right from {part}"
+        return f"As many slides right from {part}"
     return f"{first.right} of {counted(first.num_labelled, 'slide')} right from {part}"
 
 

@@ -47,6 +47,7 @@ def path_svg(
     *,
     truth: Sequence[Region] = (),
     num_top: int = NUM_TOP,
+    has_scale: bool = True,
 ) -> str:
     """The zoom path over a picture of the slide that is at hand already."""
     name = escape(f"{prediction.slide_id}: where it zoomed in", quote=True)
@@ -60,7 +61,8 @@ def path_svg(
     ]
     for position, patches in enumerate(zoom_path(prediction, num_top)):
         parts += _step(prediction, position, patches, frame)
-    return "\n".join([*parts, *_scale(frame), "</svg>", ""])
+    scale = _scale(frame) if has_scale else ()
+    return "\n".join([*parts, *scale, "</svg>", ""])
 
 
 def data_uri(picture: UInt8[np.ndarray, "height width 3"], quality: int = 82) -> str:
@@ -98,17 +100,24 @@ def _step(
 def _truth(regions: Sequence[Region], frame: PictureFrame) -> Iterator[str]:
     if not regions:
         return
-    width = 2.5 * max(frame.width, frame.height) / 1000
-    dash = f"{3 * width:.1f} {2 * width:.1f}"
+    width = 3 * max(frame.width, frame.height) / 1000
+    dash = f"{4 * width:.1f} {2 * width:.1f}"
+    outlines = [_outline(region, frame) for region in regions]
+    halo = "".join(f'<path d="{path}"/>' for path in outlines)
     yield (
+        f'<g id="truth-halo" fill="none" stroke="#fff" stroke-width="{2 * width:.2f}">{halo}</g>'
         f'<g id="truth" fill="none" stroke="{as_hex(TRUTH)}" stroke-width="{width:.2f}" '
         f'stroke-dasharray="{dash}">'
     )
-    for region in regions:
-        rings = (frame.to_picture(ring) for ring in region.rings)
-        path = " ".join(f"M{' L'.join(f'{x:.1f},{y:.1f}' for x, y in ring)}Z" for ring in rings)
+    for region, path in zip(regions, outlines, strict=True):
         yield f'<path d="{path}"><title>{escape(region.name or "annotated")}</title></path>'
     yield "</g>"
+
+
+def _outline(region: Region, frame: PictureFrame) -> str:
+    """A region's rings as the data of an SVG path."""
+    rings = (frame.to_picture(ring) for ring in region.rings)
+    return " ".join(f"M{' L'.join(f'{x:.1f},{y:.1f}' for x, y in ring)}Z" for ring in rings)
 
 
 def _scale(frame: PictureFrame) -> Iterator[str]:
