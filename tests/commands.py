@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +32,34 @@ def run(*arguments: str | Path, **kwargs) -> subprocess.CompletedProcess[str]:
     )
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
+def start(*arguments: str | Path, **kwargs) -> subprocess.Popen[str]:
     """Start a zoommil command and go on."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(command(*arguments), stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(command(*arguments), stdout=pipe, stderr=pipe, text=True, **kwargs)
+
+
+def wait_until(process: subprocess.Popen[str], is_reached: Callable[[], bool]) -> None:
+    """Wait for a moment in a running command."""
+    while not is_reached():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> str:
+    """Interrupt a running command; it must end as promised. Its standard error comes back."""
+    import psutil
+
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    words = [str(word) for word in process.args]  # pyright: ignore[reportGeneralTypeIssues]
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith("interrupted. ")
+    assert last.endswith(f": zoommil {shlex.join(words[3:])}")
+    assert not psutil.wait_procs(family, timeout=20)[1], "a process outlived its command"
+    return errors
 
 
 def bags_in(folder: Path) -> dict[str, bytes]:

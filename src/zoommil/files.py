@@ -20,6 +20,8 @@ from zoommil.errors import LockError, OutputError
 
 STALE_LOCK_SECONDS = 3600.0
 
+_unfinished: set[Path] = set()  # temporary files this process is writing now
+
 
 @contextlib.contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
@@ -30,6 +32,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    _unfinished.add(temporary)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -42,6 +45,14 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
             "Check the folder's permissions and free space, then run the same command again."
         ) from error
     finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        _unfinished.discard(temporary)
+
+
+def remove_unfinished() -> None:
+    """Remove what is half-written, in a process that ends without unwinding."""
+    for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()
 

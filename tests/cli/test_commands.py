@@ -72,13 +72,3 @@ def test_an_unexpected_error_is_one_line_unless_debugging(zoommil, monkeypatch, 
     assert "--debug" in ended.errors
     with pytest.raises(ZeroDivisionError):
         zoommil("--debug", "info", small_slide)
-
-
-def test_ctrl_c_says_how_to_go_on(zoommil, monkeypatch, small_slide):
-    def interrupt(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("zoommil.cli.options.grid_spec", interrupt)
-    ended = zoommil("info", small_slide)
-    assert ended.code == 130
-    assert "the same command goes on" in ended.errors

@@ -6,13 +6,12 @@ peak memory of a process belongs to one measurement only.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from zoommil.engines.pool import interrupts_held, worker_pool
 from zoommil.machine import pinned_threads
 
 Value = TypeVar("Value")
@@ -20,9 +19,10 @@ Value = TypeVar("Value")
 
 def run_isolated(function: Callable[..., Value], *args: Any, **kwargs: Any) -> Value:
     """What the function returns when a new process calls it."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context) as pool:
-        return pool.submit(function, *args, **kwargs).result()
+    with worker_pool(1) as pool:
+        with interrupts_held():
+            future = pool.submit(function, *args, **kwargs)
+        return future.result()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Row 16, the program: which commands there are, and how any of them ends badly.
 
 Whatever goes wrong on purpose is one line on standard error and exit code 1; wrong usage is
-exit code 2; Ctrl-C is exit code 130 and says that the same command goes on where it stopped.
+exit code 2; Ctrl-C and SIGTERM are exit code 130 and say how to go on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from zoommil import __version__
-from zoommil.cli import bench, terminal
+from zoommil.cli import bench, interruption, terminal
 from zoommil.cli.convert import convert
 from zoommil.cli.crossval import crossval
 from zoommil.cli.demo import demo
@@ -42,7 +42,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-INTERRUPTED = 130
 SLIDES, TRAINING, TOOLS = "From slides to bags", "From bags to a model", "Beside"
 ANSWERS = "From a model to answers"
 app.command(rich_help_panel=TOOLS)(demo)
@@ -88,15 +87,17 @@ def main() -> None:
     """Run the command line; never a traceback unless asked for."""
     debug = "--debug" in sys.argv
     try:
-        app()
+        with interruption.handled():
+            app()
     except ZoomMILError as error:
         if debug:
             raise
         terminal.fail(f"{type(error).__name__}: {error}")
         sys.exit(1)
     except SystemExit as ended:
-        if ended.code == INTERRUPTED:
-            terminal.fail("interrupted. What was finished is kept; the same command goes on.")
+        if ended.code == interruption.EXIT_CODE:
+            interruption.end_workers()
+            terminal.fail(interruption.sentence(sys.argv[1:]))
         raise
     except BrokenPipeError:  # the reader of our output, as in `zoommil ... | head`, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,15 +6,14 @@ imported, so that N workers never run N times as many threads as there are cores
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import Any
 
 from zoommil.engines.engine import Outcome, Setup
+from zoommil.engines.pool import interrupts_held, worker_pool
 from zoommil.errors import ConfigError, ZoomMILError
 from zoommil.machine import num_cores, pinned_threads
 
@@ -67,14 +66,12 @@ class LocalEngine:
 
     def _run_pool(self, setup: Setup, numbered: list[tuple[int, Any]], workers: int):
         """Yield outcomes; return the tasks left unanswered when a worker died, in order."""
-        context = multiprocessing.get_context("spawn")
-        with pinned_threads(self.threads_per_worker):
-            pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(setup,))
-            pending: dict[Future, tuple[int, Any]] = {
-                pool.submit(_apply, task): (index, task) for index, task in numbered
-            }
         unanswered: list[tuple[int, Any]] = []
-        try:
+        with worker_pool(workers, _start, (setup,)) as pool:
+            with pinned_threads(self.threads_per_worker), interrupts_held():
+                pending: dict[Future, tuple[int, Any]] = {
+                    pool.submit(_apply, task): (index, task) for index, task in numbered
+                }
             while pending:
                 done, _ = wait(pending, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -86,17 +83,12 @@ class LocalEngine:
                         yield Outcome(index, task, error=error)
                     else:
                         yield Outcome(index, task, value=future.result())
-        except BaseException:
-            _terminate(pool)
-            raise
-        pool.shutdown(wait=True, cancel_futures=True)
         return sorted(unanswered, key=lambda numbered_task: numbered_task[0])
 
 
 def _start(setup: Setup) -> None:
-    """Begin a worker: Ctrl-C is the parent's business; then make the function once."""
+    """Begin a worker: make the function once."""
     global _function  # noqa: PLW0603 - a process pool has no other place for per-worker state
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _function = setup()
     except Exception as error:
@@ -110,9 +102,3 @@ def _raise(error: Exception, _task: Any) -> Any:
 def _apply(task: Any) -> Any:
     assert _function is not None
     return _function(task)
-
-
-def _terminate(pool: ProcessPoolExecutor) -> None:
-    for process in list((pool._processes or {}).values()):
-        process.terminate()
-    pool.shutdown(wait=False, cancel_futures=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import signal
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from zoommil.engines.pool import end_with_parent, interrupts_held
 from zoommil.errors import PredictionError, ZoomMILError
 from zoommil.inference.prediction import Prediction
 from zoommil.machine import num_cores, pinned_threads
@@ -129,7 +129,8 @@ class LivePredictions:
             self._process = context.Process(
                 target=_serve, args=(theirs, self.settings), daemon=True, name="predictor"
             )
-            self._process.start()
+            with interrupts_held():
+                self._process.start()
         theirs.close()
         listener = threading.Thread(target=self._listen, args=(self._pipe,), daemon=True)
         listener.start()
@@ -179,7 +180,7 @@ class LivePredictions:
 
 def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
     """What the process does: load once, then a slide after another."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     if hasattr(os, "nice"):
         os.nice(_NICE)  # the tiles come first
     from zoommil.inference.cohort import PredictorChoice
