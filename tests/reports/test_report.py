@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from pages import Page, part
+from report_pages import Page, part
 
 from zoommil.bags.cohort import Cohort, SlideRow
 from zoommil.errors import PredictionError
