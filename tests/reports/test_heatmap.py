@@ -175,7 +175,7 @@ class VastSlide(Slide):
         return "0" * 64
 
 
-def test_a_vast_slide_takes_under_a_second_and_200_mb(truth):
+def test_h20_a_vast_slide_takes_under_a_second_and_200_mb(truth):
     slide = VastSlide.open(None)
     prediction = prediction_of(slide, truth, sides=(2048, 256))
     vast = prediction_of(slide, truth, sides=(512,))  # as if all of the highest step was seen

@@ -45,6 +45,7 @@ class Bench:
 PLAN = (
     Bench("flops", ("flops",), "flops", 0.2, keeps_work=False),
     Bench("generate", ("generate",), "generate", 2),
+    Bench("heatmap", ("heatmap",), "heatmap", 3),
     Bench("extract", ("extract",), "extract", 3),
     Bench("readers", ("readers",), "readers", 4),
     Bench("limits", ("limits",), "limits", 4),
@@ -56,6 +57,7 @@ PLAN = (
     Bench("mil-sets", ("mil-sets",), "mil_sets", 30),
     Bench("probe", ("probe",), "probe", 20),
     Bench("pays", ("pays",), "zoom_pays", 120),
+    Bench("localise", ("localise",), "localise", 5),
 )
 """Quick ones first."""
 

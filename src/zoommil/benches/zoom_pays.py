@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zoommil.engines.local import LocalEngine
     from zoommil.extraction import ExtractionSpec
     from zoommil.synthetic.cohort import CohortSpec
+    from zoommil.training.crossval import CrossValidation
     from zoommil.training.predictions import Predictions
     from zoommil.training.run import RunSpec
 
@@ -224,6 +225,20 @@ def run_of(method: Method, seed: int) -> RunSpec:
 def _out_of_fold(
     work: Path, encoded: Encoded, method: Method, spec: PaysSpec, engine: LocalEngine, say: Say
 ) -> list[Predictions]:
+    found = cross_validated(work, encoded, method, spec, engine)
+    score = found.summaries["slide"]["weighted_f1"]
+    say(f"{encoded.name}: {method.name}: weighted F1 {score.mean:.3f}, sd {score.sd}")
+    return [found.per_seed[seed].predictions for seed in method.seeds]
+
+
+def cross_validated(
+    work: Path, encoded: Encoded, method: Method, spec: PaysSpec, engine: LocalEngine
+) -> CrossValidation:
+    """A method's cross-validation on an encoded cohort; what was trained before is kept.
+
+    Raises:
+        TrainingError: a run did not end well.
+    """
     from zoommil.files import hash_of
     from zoommil.training.crossval import crossval
 
@@ -243,12 +258,9 @@ def _out_of_fold(
         engine=engine,
     )
     if found.failures:
-        raise TrainingError(
-            f"{method.name} on {encoded.name!r}: {next(iter(found.failures.values()))}"
-        )
-    score = found.summaries["slide"]["weighted_f1"]
-    say(f"{encoded.name}: {method.name}: weighted F1 {score.mean:.3f}, sd {score.sd}")
-    return [found.per_seed[seed].predictions for seed in method.seeds]
+        reason = next(iter(found.failures.values()))
+        raise TrainingError(f"{method.name} on {encoded.name!r}: {reason}")
+    return found
 
 
 def _slide_costs(encoded: Encoded, spec: PaysSpec) -> dict[str, tuple[float, float]]:

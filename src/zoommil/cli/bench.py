@@ -180,6 +180,43 @@ def pays(
 
 
 @app.command()
+def heatmap(
+    context: typer.Context,
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    rounds: Annotated[int, typer.Option(help="Processes of each.", min=1)] = 3,
+) -> None:
+    """Time and memory of the heatmap of a 100 000 x 100 000 slide from a stored prediction.
+
+    Example: `zoommil bench heatmap --out docs/results`
+    """
+    from zoommil.benches.heatmap import bench_heatmap
+
+    show(context, bench_heatmap(work, rounds=rounds), out)
+
+
+@app.command()
+def localise(
+    context: typer.Context,
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    slides: Annotated[int, typer.Option(help="Slides of the cohort.", min=15)] = 60,
+    seeds: Annotated[int, typer.Option(help="Seeds of the model.", min=1)] = 3,
+    workers: Annotated[int, typer.Option(help="Processes side by side.", min=1)] = 2,
+) -> None:
+    """Whether attention finds lesions it was never shown, at every step, out of fold.
+
+    Uses the slides and runs of `zoommil bench pays` with the same --work. Example:
+    `zoommil bench localise --out docs/results`
+    """
+    from zoommil.benches.localise import bench_localise
+    from zoommil.benches.zoom_pays import PaysSpec
+
+    spec = PaysSpec(num_slides=slides, seeds=tuple(range(seeds)))
+    show(context, bench_localise(work, spec=spec, workers=workers, say=terminal.say), out)
+
+
+@app.command()
 def predict(
     context: typer.Context,
     out: OutOption = None,

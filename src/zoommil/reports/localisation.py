@@ -118,7 +118,7 @@ def summarise(found: Sequence[Sequence[StepLocalisation]]) -> tuple[Localisation
     return tuple(summaries)
 
 
-def wilson_interval(hits: int, num: int) -> tuple[float, float]:
+def wilson_interval(hits: float, num: int) -> tuple[float, float]:
     """The 95% interval of a share, Wilson's score; 0 to 1 where there is nothing to count."""
     if num == 0:
         return 0.0, 1.0
