@@ -20,7 +20,7 @@ install: $(INSTALLED)  ## set up .venv with everything the other targets need
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) -e ".[demo,openvino,tables,timm,viewer,dev]"
+	$(PIP) -e ".[demo,int8,openvino,tables,timm,viewer,dev]"
 	touch $@
 
 # The tests of the viewer drive Debian's chromium; where it cannot be installed they are skipped.

@@ -312,7 +312,10 @@ def _encoder_differences(
 ) -> list[str]:
     if expected and found and expected.get("name") != found.get("name"):
         return [f"encoder at {where}: expected {expected.get('name')}, got {found.get('name')}"]
-    return _dict_differences(f"encoder at {where}", expected, found, _FREE_IN_ENCODER)
+    free = set(_FREE_IN_ENCODER)
+    if expected and found and expected.get("precision") != found.get("precision"):
+        free.add("quantised")  # only one of them is: the precision says so
+    return _dict_differences(f"encoder at {where}", expected, found, free)
 
 
 def _dict_differences(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from zoommil import __version__
 from zoommil.bags.bag import Bag, StepInfo
@@ -27,6 +27,7 @@ from zoommil.files import exclusive_lock, file_hash, hash_of, touch_lock
 from zoommil.grid import GridSpec, PatchPyramid
 from zoommil.grid.pyramid import PatchStep
 from zoommil.machine import num_threads
+from zoommil.sampling import sample_patches
 from zoommil.slides.opening import open_slide
 from zoommil.tissue import TissueSpec, find_tissue, tissue_identity
 
@@ -50,8 +51,16 @@ class EncoderChoice(BaseModel):
     name: str = "resnet50"
     weights: str | None = None
     runtime: str = "auto"
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = "auto"
     device: str = "auto"
+    quantised: Path | None = Field(
+        default=None, exclude=True, description="Where the int8 network lies; bags have its hash."
+    )
+
+    @property
+    def needs_int8(self) -> bool:
+        """Whether it is to compute in int8 and nobody has said with which network."""
+        return self.precision == "int8" and self.quantised is None
 
     def load(self) -> Encoder:
         """The encoder itself. Raises EncoderError when it cannot be had."""
@@ -64,6 +73,7 @@ class EncoderChoice(BaseModel):
             precision=self.precision,
             device=self.device,
             threads=num_threads(),
+            quantised=self.quantised,
         )
 
 
@@ -76,6 +86,44 @@ class ExtractionSpec(BaseModel):
     tissue: TissueSpec = TissueSpec()
     encoders: tuple[EncoderChoice, ...] = (EncoderChoice(),)
     dtype: StorageType = "float16"
+
+    def with_int8(self, rows: Sequence[SlideRow], folder: Path) -> ExtractionSpec:
+        """The same with the int8 networks it asks for, kept in ``folder`` or made there of rows.
+
+        Raises:
+            MissingExtraError: OpenVINO or NNCF is not installed.
+        """
+        choices = per_step(self.encoders, len(self.grid.magnifications))
+        made = {
+            choice: self._calibrated(choice, rows, folder, choices) if choice.needs_int8 else choice
+            for choice in dict.fromkeys(choices)
+        }
+        return self.model_copy(update={"encoders": tuple(made[choice] for choice in self.encoders)})
+
+    def _calibrated(
+        self,
+        choice: EncoderChoice,
+        rows: Sequence[SlideRow],
+        folder: Path,
+        choices: Sequence[EncoderChoice],
+    ) -> EncoderChoice:
+        from zoommil.encoders.quantisation import kept_quantised, quantise
+
+        found = kept_quantised(choice.name, folder, self.grid.patch_px, choice.weights)
+        if found is None:
+            steps = [step for step, one in enumerate(choices) if one == choice]
+            scale = self.grid.scale
+            sample = sample_patches(
+                rows,
+                self.grid,
+                self.tissue,
+                lambda row: open_slide(_path_of(row), mpp=row.mpp, scale=scale),
+                steps=steps,
+            )
+            found = quantise(
+                choice.name, sample.pixels, folder, weights=choice.weights, slides=sample.slides
+            )
+        return choice.model_copy(update={"quantised": found.folder})
 
     def load_encoders(self) -> tuple[Encoder, ...]:
         """The encoder of each step; equal choices are loaded once."""
@@ -208,12 +256,7 @@ def extract_slide(
         ZoomMILError: the slide cannot be opened, read or encoded; no file is left behind.
     """
     start = time.monotonic()
-    if row.path is None:
-        raise CohortError(
-            f"slide {row.slide_id!r} has no file. Add a 'path' column to the cohort, or pass the "
-            "folder its slides lie in (--slides)."
-        )
-    with open_slide(row.path, mpp=row.mpp, scale=spec.grid.scale) as slide:
+    with open_slide(_path_of(row), mpp=row.mpp, scale=spec.grid.scale) as slide:
         mask_hash = None if row.mask_path is None else file_hash(row.mask_path)
         tissue = tissue_identity(spec.tissue, mask_hash)
         made_from = provenance(slide, spec.grid, tissue, encoders, spec.dtype)
@@ -242,6 +285,15 @@ def extract_slide(
             time.monotonic() - start,
             (*slide.warnings, *mask.warnings, *pyramid.warnings),
         )
+
+
+def _path_of(row: SlideRow) -> Path:
+    if row.path is None:
+        raise CohortError(
+            f"slide {row.slide_id!r} has no file. Add a 'path' column to the cohort, or pass the "
+            "folder its slides lie in (--slides)."
+        )
+    return row.path
 
 
 def extract_cohort(

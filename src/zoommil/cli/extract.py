@@ -97,6 +97,7 @@ def run(
     from zoommil.extraction import SlideFailure, extract_cohort
     from zoommil.files import write_json
 
+    spec = spec.with_int8(rows, out)
     spec.load_encoders()  # what is wrong with the encoder is said before the first slide
     write_json(out / "extraction.json", spec.model_dump(mode="json"))
     engine_made = ENGINES.load(engine)(workers=workers)

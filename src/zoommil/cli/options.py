@@ -83,7 +83,7 @@ RuntimeOption = Annotated[
     str, typer.Option("--runtime", help="`torch`, `openvino` or `auto` (the quicker installed).")
 ]
 PrecisionOption = Annotated[
-    str, typer.Option("--precision", help="`fp32`, `bf16`, `fp16` or `auto`.")
+    str, typer.Option("--precision", help="`fp32`, `bf16`, `fp16`, `int8` (OpenVINO) or `auto`.")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="`cpu`, `cuda`, `cuda:N` or `auto`.")]
 WorkersOption = Annotated[

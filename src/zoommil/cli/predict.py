@@ -117,11 +117,26 @@ def predict(
         batch_size=batch_size,
     )
     rows = rows_of(slides, slide_folder, mpp, mask)
+    if precision == "int8":
+        calibrate(artefact, rows, weights)
     failures = run(
         rows, out, choice, engine=engine, workers=workers, frame=frame if geojson else None
     )
     if failures:
         raise typer.Exit(1)
+
+
+def calibrate(artefact: Path, rows: list[SlideRow], weights: list[str] | None) -> None:
+    """Store the int8 form of an artefact's encoders with it, made of these slides if missing."""
+    from zoommil.artefact import load_artefact
+    from zoommil.inference.calibrating import prepare_int8
+
+    for network in prepare_int8(load_artefact(artefact), rows, weights=weights):
+        patches, slides = network.calibration["patches"], len(network.calibration["slides"])
+        terminal.say(
+            f"int8 of {network.card['name']}: calibrated on {patches} patches of {slides} slides, "
+            f"stored in {network.folder}"
+        )
 
 
 def rows_of(

@@ -26,10 +26,16 @@ class Encoder:
     """
 
     def __init__(
-        self, card: EncoderCard, weights_hash: str, runtime: Runtime, spec: ComputeSpec
+        self,
+        card: EncoderCard,
+        weights_hash: str,
+        runtime: Runtime,
+        spec: ComputeSpec,
+        quantised_hash: str | None = None,
     ) -> None:
         self.card = card
         self.weights_hash = weights_hash
+        self.quantised_hash = quantised_hash
         self._runtime = runtime
         self._spec = spec
         self._lock = threading.Lock()
@@ -57,7 +63,7 @@ class Encoder:
 
     @property
     def precision(self) -> Precision:
-        """What it computes in: ``fp32``, ``bf16`` or ``fp16``."""
+        """What it computes in: ``fp32``, ``bf16``, ``fp16`` or ``int8``."""
         return self._spec.precision
 
     @property
@@ -71,13 +77,18 @@ class Encoder:
         return self._spec.batch_size
 
     def identity(self) -> dict[str, Any]:
-        """What decides the numbers of a feature, as JSON: card, weights, runtime, precision."""
+        """What decides the numbers of a feature, as JSON: card, weights, runtime, precision.
+
+        In int8 also ``quantised``: the hash of the quantised network.
+        """
+        quantised = {} if self.quantised_hash is None else {"quantised": self.quantised_hash}
         return {
             **self.card.identity(),
             "weights_hash": self.weights_hash,
             "runtime": self.runtime,
             "precision": self.precision,
             "device": self.device.partition(":")[0],
+            **quantised,
         }
 
     def encode(

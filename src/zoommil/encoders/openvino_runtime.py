@@ -46,7 +46,7 @@ class OpenVINORuntime(Runtime):
 
     @classmethod
     def supports(cls, precision: Precision, device: str) -> bool:
-        return device == "cpu" and precision in _HINTS
+        return device == "cpu" and precision in (*_HINTS, "int8")
 
     def __init__(self, network: PatchNetwork, spec: ComputeSpec, cache_key: str) -> None:
         if not self.is_available():
@@ -77,15 +77,8 @@ class OpenVINORuntime(Runtime):
         return request.get_output_tensor(0).data.copy()
 
     def _compile(self, shape: tuple[int, ...]) -> Any:
-        openvino = import_openvino()
-        settings = {
-            "INFERENCE_PRECISION_HINT": _HINTS[self._spec.precision],
-            "INFERENCE_NUM_THREADS": self._spec.threads or machine.num_cores(),
-            "PERFORMANCE_HINT": "LATENCY",
-            "ENABLE_CPU_PINNING": False,  # several processes would pin themselves to one core
-        }
-        model = self._converted(openvino.Core(), shape)
-        return openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+        model = self._converted(import_openvino().Core(), shape)
+        return compile_request(model, _HINTS[self._spec.precision], self._spec.threads)
 
     def _converted(self, core: Any, shape: tuple[int, ...]) -> Any:
         """The network for one shape of batch, from the cache or newly converted into it."""
@@ -96,24 +89,41 @@ class OpenVINORuntime(Runtime):
         except RuntimeError:
             logger.debug("no converted network in %s", folder)
             shutil.rmtree(folder, ignore_errors=True)  # one that cannot be read, if any
-        model = _convert(self._network, shape)
+        model = convert(self._network, shape)
         _save(model, folder)
         return model
 
 
-def import_openvino() -> ModuleType:
-    """The openvino package, imported without its reporting that import over the network.
+def compile_request(model: Any, hint: str, threads: int | None) -> Any:
+    """A request that computes a model over so many threads, all of this process's when None."""
+    settings = {
+        "INFERENCE_PRECISION_HINT": hint,
+        "INFERENCE_NUM_THREADS": threads or machine.num_cores(),
+        "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_CPU_PINNING": False,  # several processes would pin themselves to one core
+    }
+    compiled = import_openvino().Core().compile_model(model, "CPU", settings)
+    return compiled.create_infer_request()
 
-    It does so unless its sender is not installed; for that case it brings a silent stand-in. Here
-    the sender is hidden while openvino is imported for the first time in this process.
+
+def import_openvino() -> ModuleType:
+    """The openvino package, imported without its reporting that import over the network."""
+    return import_quietly("openvino")
+
+
+def import_quietly(package: str) -> ModuleType:
+    """OpenVINO or a package of its makers, not reporting its use over the network.
+
+    They do so unless their sender is not installed; for that case they bring a silent stand-in.
+    Here the sender is hidden while the package is imported for the first time in this process.
     """
-    if "openvino" in sys.modules:
-        return importlib.import_module("openvino")
+    if package in sys.modules:
+        return importlib.import_module(package)
     sender = "openvino_telemetry"
     hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_in(name, sender)}
     sys.modules[sender] = None  # pyright: ignore[reportArgumentType]
     try:
-        return importlib.import_module("openvino")
+        return importlib.import_module(package)
     finally:
         del sys.modules[sender]
         sys.modules.update(hidden)
@@ -125,7 +135,7 @@ def cache_folder() -> Path:
     return Path(root) / "zoommil" / "openvino"
 
 
-def _convert(network: PatchNetwork, shape: tuple[int, ...]) -> Any:
+def convert(network: PatchNetwork, shape: tuple[int, ...]) -> Any:
     """An OpenVINO model of a constant shape, made by what ``openvino.convert_model`` stands on."""
     import_openvino()
     from openvino.frontend import FrontEndManager

@@ -16,7 +16,7 @@ from jaxtyping import Float, UInt8
 from zoommil.encoders.network import PatchNetwork
 from zoommil.registry import Registry
 
-Precision = Literal["fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "bf16", "fp16", "int8"]
 
 RUNTIMES = Registry(
     "runtime",

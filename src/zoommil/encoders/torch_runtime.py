@@ -41,7 +41,8 @@ class TorchRuntime(Runtime):
 
     @classmethod
     def supports(cls, precision: Precision, device: str) -> bool:
-        return device == "cuda" or (device == "cpu" and precision != "fp16")
+        on_cpu = device == "cpu" and precision != "fp16"
+        return precision in _DTYPES and (device == "cuda" or on_cpu)
 
     def __init__(self, network: PatchNetwork, spec: ComputeSpec, cache_key: str) -> None:  # noqa: ARG002
         self._device = torch.device(spec.device)

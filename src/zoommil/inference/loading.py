@@ -14,7 +14,10 @@ from zoommil.grid import GridSpec
 from zoommil.tissue import TissueSpec
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from zoommil.encoders.encoder import Encoder
+    from zoommil.encoders.quantisation import QuantisedNetwork
     from zoommil.slides.slide import Slide
 
 logger = logging.getLogger(__name__)
@@ -81,17 +84,19 @@ def load_encoders(
         ArtefactError: the weights are not those of training.
         EncoderError: the encoder cannot be had.
     """
-    files = _per_step(weights, len(artefact.source.steps))
+    files = per_step(weights, len(artefact.source.steps))
     loaded: dict[Any, Encoder] = {}
     found = {}
     for step in steps:
         source = artefact.source.steps[step]
         identity = source.encoder or {}
+        chosen = identity.get("precision", "auto") if precision == "auto" else precision
         choice = (
-            _name_of(artefact, source),
+            name_of(artefact, source),
             files[step],
-            _runtime(runtime, identity),
-            identity.get("precision", "auto") if precision == "auto" else precision,
+            _runtime(runtime, identity, chosen),
+            chosen,
+            _int8_folder(artefact, step) if chosen == "int8" else None,
         )
         if choice not in loaded:
             loaded[choice] = _load(*choice, device=device, batch_size=batch_size)
@@ -134,7 +139,8 @@ def reader_differences(artefact: Artefact, slide: Slide) -> list[str]:
     return [f"slides in training were read by {' and '.join(known)}, this one by {slide.reader}"]
 
 
-def _name_of(artefact: Artefact, source: SourceStep) -> str:
+def name_of(artefact: Artefact, source: SourceStep) -> str:
+    """The encoder of a step. Raises ArtefactError where the artefact does not say."""
     name = (source.encoder or {}).get("name")
     if not name:
         raise ArtefactError(
@@ -144,10 +150,60 @@ def _name_of(artefact: Artefact, source: SourceStep) -> str:
     return str(name)
 
 
-def _runtime(asked: str, identity: dict[str, Any]) -> str:
+def find_int8(artefact: Artefact, step: int) -> QuantisedNetwork | None:
+    """The int8 network that is stored with an artefact for one of its steps.
+
+    Raises:
+        ArtefactError: the artefact was trained on the int8 features of another one.
+        WeightsError: a stored one was changed.
+    """
+    from zoommil.encoders.quantisation import find_quantised
+
+    source = artefact.source.steps[step]
+    identity = source.encoder or {}
+    if artefact.folder is None:
+        return None
+    stored = [
+        network
+        for network in find_quantised(artefact.folder)
+        if network.weights_hash == identity.get("weights_hash")
+        and network.card.get("name") == identity.get("name")
+        and network.patch_px == source.patch_px
+    ]
+    trained_on = identity.get("quantised")
+    if trained_on is None:
+        return stored[0] if stored else None
+    fitting = [network for network in stored if network.hash == trained_on]
+    if not fitting:
+        found = ", ".join(network.hash[:12] for network in stored) or "none"
+        raise ArtefactError(
+            f"the artefact {str(artefact.folder)!r} was trained on features of the int8 network "
+            f"{trained_on[:12]}; stored with it: {found}. Copy the folder 'int8' of the bags it "
+            "was trained on into the artefact's."
+        )
+    return fitting[0]
+
+
+def _int8_folder(artefact: Artefact, step: int) -> Path:
+    found = find_int8(artefact, step)
+    if found is None:
+        raise ArtefactError(
+            f"no int8 network is stored with {_described(artefact)}. "
+            "`zoommil predict ARTEFACT COHORT --precision int8` makes it of the cohort's patches."
+        )
+    return found.folder
+
+
+def _described(artefact: Artefact) -> str:
+    return f"the artefact {str(artefact.folder)!r}" if artefact.folder else "this artefact"
+
+
+def _runtime(asked: str, identity: dict[str, Any], precision: str) -> str:
     """The runtime to use: as asked, or that of training where it is installed."""
     from zoommil.encoders.runtime import RUNTIMES
 
+    if asked == "auto" and precision == "int8":
+        return "openvino"
     known = identity.get("runtime")
     if asked != "auto" or known is None:
         return asked
@@ -157,17 +213,25 @@ def _runtime(asked: str, identity: dict[str, Any]) -> str:
         return "auto"
 
 
-def _load(name: str, weights: str | None, runtime: str, precision: str, **options: Any) -> Encoder:
+def _load(
+    name: str,
+    weights: str | None,
+    runtime: str,
+    precision: str,
+    quantised: Path | None,
+    **options: Any,
+) -> Encoder:
     from zoommil.encoders.loading import load_encoder
 
-    options.update(weights=weights, runtime=runtime, precision=precision)
+    options.update(weights=weights, runtime=runtime, precision=precision, quantised=quantised)
     try:
         return load_encoder(name, **options)
     except MissingExtraError as error:
         raise MissingExtraError(f"the artefact's encoder cannot be had: {error}") from error
 
 
-def _per_step(weights: str | Sequence[str] | None, num_steps: int) -> Sequence[str | None]:
+def per_step(weights: str | Sequence[str] | None, num_steps: int) -> Sequence[str | None]:
+    """The weights of each step, from one for all or one per step."""
     if weights is None or isinstance(weights, str):
         return [weights] * num_steps
     if len(weights) not in (1, num_steps):

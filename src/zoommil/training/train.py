@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zoommil.artefact import DESCRIPTION_FILE, Artefact, load_artefact, source_of
+from zoommil.bags.bag import Bag
 from zoommil.bags.cohort import Cohort, read_cohort
 from zoommil.errors import ConfigError, TrainingError
 from zoommil.files import exclusive_lock, hash_of
@@ -114,6 +115,7 @@ def _train_in(
     run.save(folder / "run.toml")
     _run_epochs(trainer, folder, identity, report)
     provenance = {"identity": identity, "recipe": run.recipe, "num_slides": plan.num_slides}
+    _take_int8_along(source, reference, folder / "artefact")
     artefact = conclude(
         trainer,
         sets["test"],
@@ -124,6 +126,25 @@ def _train_in(
     )
     (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
     return artefact
+
+
+def _take_int8_along(source: BagSource, reference: Bag, folder: Path) -> None:
+    """Store with the artefact the int8 networks that its bags' features were made with."""
+    from zoommil.encoders.quantisation import copy_quantised, find_quantised
+
+    wanted = {one.get("quantised") for one in reference.provenance.get("encoders") or ()} - {None}
+    if not wanted or source.folder is None:
+        return
+    for network in find_quantised(source.folder):
+        if network.hash in wanted:
+            copy_quantised(network, folder)
+            wanted.discard(network.hash)
+    if wanted:
+        logger.warning(
+            "the int8 network that the bags' features were made with is not in %s, so the artefact "
+            "cannot look at slides",
+            source.folder / "int8",
+        )
 
 
 def _run_epochs(trainer: Trainer, folder: Path, identity: str, report: Report | None) -> None:
