@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from viewing import CLASSES, TAMPERED, spoil_tiles, write_scn
+from viewing import CLASSES, TAMPERED, paint, spoil_tiles, write_scn
 
 from zoommil.artefact import Artefact, source_of
 from zoommil.extraction import extract
@@ -20,6 +20,11 @@ from zoommil.tissue import find_tissue
 
 GRID = GridSpec(magnifications=(1.25, 2.5, 10), patch_px=128)
 OFFSET, WHOLE = (700, 900), (3600, 3200)
+LESIONS = (
+    np.array([[1000, 1150], [1460, 1230], [1400, 1590], [960, 1500]], float),
+    np.array([[1950, 1910], [2500, 2030], [2390, 2520], [1890, 2400]], float),
+)
+"""What is painted on the shifted slide: corners in level-0 pixels."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Shown:
         artefact: what predicted.
         outside: a slide that does not lie in the folder.
         answers: the predictions by slide.
+        lesions: the polygons that are painted on ``beta``, corners in level-0 pixels.
     """
 
     slides: Path
@@ -39,6 +45,7 @@ class Shown:
     artefact: Path
     outside: Path
     answers: dict[str, Prediction]
+    lesions: tuple[np.ndarray, ...] = LESIONS
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +58,8 @@ def shown(tmp_path_factory) -> Shown:
     write_slide(slides / "alpha.svs", spec, seed=5)
     with open_slide(slides / "alpha.svs") as slide:
         pixels = slide.read(0, 0, 2048, 1792, slide.mpp)
-    write_scn(slides / "beta.scn", np.ascontiguousarray(pixels[:, ::-1]), WHOLE, OFFSET, 1.0)
+    painted = paint(np.ascontiguousarray(pixels[:, ::-1]), [one - OFFSET for one in LESIONS])
+    write_scn(slides / "beta.scn", painted, WHOLE, OFFSET, 1.0)
     shutil.copy(slides / "alpha.svs", slides / f"{TAMPERED}.svs")
     shutil.copy(slides / "alpha.svs", slides / "delta.svs")
     shutil.copy(slides / "alpha.svs", outside)

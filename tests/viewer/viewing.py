@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 CLASSES = ("normal", "low", "high")
+GREEN = (10, 160, 60)
 TAMPERED = "<img src=x onerror=alert(1)>"
 
 
@@ -23,10 +24,11 @@ def write_scn(
     path: Path, pixels: np.ndarray, size: tuple[int, int], offset: tuple[int, int], mpp: float
 ) -> None:
     """A Leica SCN file: pixels that lie at an offset in a larger empty slide, with its bounds."""
+    import cv2
     import tifffile
 
     height, width = pixels.shape[:2]
-    small = np.ascontiguousarray(pixels[::4, ::4])
+    small = cv2.resize(pixels, (width // 4, height // 4), interpolation=cv2.INTER_AREA)
     macro = np.full((256, 256, 3), 240, np.uint8)
 
     def nanometres(px: int) -> int:
@@ -73,6 +75,40 @@ def write_scn(
                 resolutionunit="CENTIMETER",
                 metadata=None,
             )
+
+
+def polygon_mask(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    """Which pixels have their centre in a polygon; corners in pixels from the top left."""
+    import cv2
+
+    mask = np.zeros(shape, np.uint8)
+    for corners in polygons:
+        fixed = np.rint((corners - 0.5) * 256).astype(np.int32)
+        cv2.fillPoly(mask, [fixed], 1, lineType=cv2.LINE_8, shift=8)
+    return mask.astype(bool)
+
+
+def paint(pixels: np.ndarray, polygons: Sequence[np.ndarray]) -> np.ndarray:
+    """The pixels with polygons of a green that no stain has."""
+    painted = pixels.copy()
+    painted[polygon_mask(polygons, (pixels.shape[0], pixels.shape[1]))] = GREEN
+    return painted
+
+
+def is_painted(pixels: np.ndarray) -> np.ndarray:
+    """Where that green is, in pixels that were compressed and resampled."""
+    red, green, blue = np.moveaxis(pixels.astype(int), -1, 0)
+    return green - np.maximum(red, blue) > 0.5 * (GREEN[1] - max(GREEN[0], GREEN[2]))
+
+
+def is_within_a_pixel(found: np.ndarray, truth: np.ndarray) -> bool:
+    """Whether two masks differ only where a pixel touches the edge of the second."""
+    import cv2
+
+    square = np.ones((3, 3), np.uint8)
+    largest = cv2.dilate(truth.astype(np.uint8), square).astype(bool)
+    smallest = cv2.erode(truth.astype(np.uint8), square).astype(bool)
+    return bool((found <= largest).all() and (smallest <= found).all())
 
 
 def spoil_tiles(path: Path, level: int) -> None:
