@@ -79,13 +79,10 @@ def write_scn(
 
 def polygon_mask(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     """Which pixels have their centre in a polygon; corners in pixels from the top left."""
-    import cv2
+    from skimage.draw import polygon2mask
 
-    mask = np.zeros(shape, np.uint8)
-    for corners in polygons:
-        fixed = np.rint((corners - 0.5) * 256).astype(np.int32)
-        cv2.fillPoly(mask, [fixed], 1, lineType=cv2.LINE_8, shift=8)
-    return mask.astype(bool)
+    masks = [polygon2mask(shape, corners[:, ::-1] - 0.5) for corners in polygons]
+    return np.logical_or.reduce(masks)
 
 
 def paint(pixels: np.ndarray, polygons: Sequence[np.ndarray]) -> np.ndarray:

@@ -40,7 +40,8 @@ _BODY = r"""
 <q-tr :props="props" class="zm-table-row" @click="$parent.$emit('open', props.row.key)">
   <q-td auto-width class="zm-thumb-cell">
     <img v-if="props.row.has_file" class="zm-thumb" loading="lazy" alt=""
-         :src="'/thumbnails/' + props.row.key + '.jpg'"/>
+         :src="'/thumbnails/' + props.row.key + '.jpg'"
+         @error="$event.target.classList.add('zm-no-thumb')"/>
     <span v-else class="zm-thumb zm-no-thumb" title="no file in the slides folder"></span>
   </q-td>
   <q-td><a class="zm-open" :href="props.row.href" @click.stop>{{ props.row.slide }}</a></q-td>

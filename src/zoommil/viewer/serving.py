@@ -18,7 +18,7 @@ _FAVICON = (
     "rx='7' fill='#1b2028'/><rect x='6' y='6' width='20' height='20' fill='none' stroke='#56b4e9' "
     "stroke-width='2'/><rect x='15' y='15' width='8' height='8' fill='#f0e442'/></svg>"
 )
-_TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 60.0
 
 
 def check_extra() -> None:
