@@ -17,7 +17,7 @@ from viewing import Server
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-WAIT_MS = 60_000
+WAIT_MS = 180_000
 WIDE, NARROW = (1500, 1000), (390, 844)
 _MAP = "getElement(Number(document.querySelector('.zm-map').id.slice(1))).map"
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]

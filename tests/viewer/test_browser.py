@@ -154,7 +154,8 @@ def test_a_click_on_a_box_flies_there(shown, window):
 def test_the_overlay_at_two_opacities_and_where_it_lies(shown, window):
     """On screen a patch is its colour to the pixel, and the rest of the slide is untouched."""
     window.open_slide(keys_of(shown)["beta"])
-    slider = window.page.get_by_role("slider", name="Opacity of the overlay")
+    slider = window.page.locator(".q-slider [tabindex='0']")
+    assert window.page.get_by_role("slider", name="Opacity of the overlay").count() == 1
     pictures = {}
     for percent, key in ((0, "["), (100, "]")):
         for _ in range(10):
