@@ -16,6 +16,7 @@ NOT_RUN = {
     "four trainings, the same as the one above",
     "measurements take minutes to hours",
     "the demo and the tests themselves",
+    "serves until Ctrl-C",
 }
 
 

@@ -264,6 +264,7 @@ class Panel:
                 text("Opacity", "zm-muted")
                 slider = ui.slider(min=0, max=100, step=5, value=100 * OPACITY)
                 slider.props('aria-label="Opacity of the overlay" color=blue-grey-3')
+                slider.LOOPBACK = slider._props["loopback"] = False  # no echo while it moves
                 slider.on_value_change(lambda event: self._opacity_moved(event.value))
                 self._slider = slider
                 self._percent = text(f"{100 * OPACITY:.0f}%", "zm-number")
