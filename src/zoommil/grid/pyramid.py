@@ -7,8 +7,9 @@ squared); everything else leans on this alone.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -20,6 +21,9 @@ from zoommil.grid.spec import GridSpec
 from zoommil.slides.slide import Slide
 from zoommil.tissue import TissueMask
 from zoommil.units import magnification_label, mpp_of, rounded_corners
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _logger = logging.getLogger(__name__)
 
@@ -174,6 +178,23 @@ class PatchPyramid:
             if value not in magnifications:
                 pyramid = pyramid.without([s.magnification for s in pyramid.steps].index(value))
         return pyramid
+
+    def plot(self, axes: Axes | None = None, steps: Sequence[int] | None = None) -> Axes:
+        """Outline the patches with Matplotlib, on axes of level-0 pixels as of ``Slide.plot()``.
+
+        Args:
+            axes: to draw on; None: new ones.
+            steps: only these steps; None: all.
+        """
+        from zoommil.grid.showing import plot_pyramid
+
+        return plot_pyramid(self, axes, steps)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the patches, and how many there are of each step."""
+        from zoommil.grid.showing import pyramid_html
+
+        return pyramid_html(self)
 
     def _check_rows(self, m: int, rows: np.ndarray, first: int = 0, last: int | None = None):
         last = len(self.steps) - 1 if last is None else last

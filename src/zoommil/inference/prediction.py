@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,6 +15,11 @@ from zoommil.errors import PredictionError
 from zoommil.files import canonical_json, hash_of, write_text
 from zoommil.inference.cost import Cost, ExhaustiveCost, Measured
 from zoommil.inference.limits import Bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from zoommil.slides.slide import Slide
 
 FORMAT = "zoommil-prediction"
 FORMAT_VERSION = 1
@@ -177,6 +182,27 @@ class Prediction:
     def write_geojson(self, path: Path | str, frame: Frame = "slide") -> None:
         """Write :meth:`to_geojson` as a file."""
         write_text(path, json.dumps(self.to_geojson(frame), ensure_ascii=False) + "\n")
+
+    def plot(self, axes: Axes | None = None, *, slide: Slide | None = None) -> Axes:
+        """Draw where it looked with Matplotlib: patches by attention, fine steps over coarse ones.
+
+        Args:
+            axes: of level-0 pixels, as of ``Slide.plot()``; None: new ones, with the slide where
+                it is still where it was predicted from.
+            slide: to draw the patches over.
+
+        Raises:
+            PredictionError: it is not known where the patches lie.
+        """
+        from zoommil.inference.showing import plot_prediction
+
+        return plot_prediction(self, axes, slide)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: probabilities, steps, cost, and where it looked."""
+        from zoommil.inference.showing import prediction_html
+
+        return prediction_html(self)
 
 
 def read_predictions(path: Path | str) -> list[Prediction]:

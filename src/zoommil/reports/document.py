@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zoommil import __version__
+from zoommil.grid.showing import STEP_COLOURS
 from zoommil.reports import wording
 from zoommil.reports.costs import CostSection
 from zoommil.reports.localisation import LocalisationSummary
 from zoommil.reports.model_section import ModelSection
 from zoommil.reports.quality import Quality
 from zoommil.reports.slide_section import SlideSection
-from zoommil.reports.zoom_path import STEP_COLOURS
 
 
 @dataclass(frozen=True)

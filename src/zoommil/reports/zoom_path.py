@@ -13,6 +13,7 @@ from html import escape
 import numpy as np
 from jaxtyping import UInt8
 
+from zoommil.grid.showing import STEP_COLOURS
 from zoommil.inference.geojson import NUM_TOP, zoom_path
 from zoommil.inference.prediction import Prediction
 from zoommil.reports.colours import TRUTH, as_hex
@@ -23,8 +24,6 @@ from zoommil.slides.slide import Slide
 from zoommil.units import magnification_label
 
 LONGEST_PX = 1000
-STEP_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7")
-"""One for each step, Okabe-Ito; the line also grows thinner from step to step."""
 
 
 def draw_zoom_path(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -29,6 +29,9 @@ from zoommil.slides.resampling import is_native, resample, sample_axis, snapped
 from zoommil.slides.resolution import Resolution
 from zoommil.slides.statistics import ReadCounter, ReadStatistics
 from zoommil.units import magnification_label, magnification_of, nominal_magnification
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 logger = logging.getLogger(__name__)
 
@@ -314,6 +317,18 @@ class Slide(ABC):
             ),
             warnings=self.warnings,
         )
+
+    def plot(self, axes: Axes | None = None, longest_px: int = 1000) -> Axes:
+        """Draw the slide with Matplotlib, on axes of level-0 pixels; new ones unless given."""
+        from zoommil.slides.showing import plot_slide
+
+        return plot_slide(self, axes, longest_px)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: a thumbnail and what the file is."""
+        from zoommil.slides.showing import slide_html
+
+        return slide_html(self)
 
     def close(self) -> None:
         """Close the file and forget its pixels; reading afterwards is an error."""
