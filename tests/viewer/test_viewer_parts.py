@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from viewing import TAMPERED
 
-from commands import run
 from zoommil.errors import CohortError, PredictionError, SlideError, UnknownNameError
 from zoommil.viewer.cohort import Order, state_of
 from zoommil.viewer.endpoints import told
@@ -229,33 +228,6 @@ def test_the_viewer_imports_no_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nowhere", "--slides", "."], "zoommil predict --out"),
-        (["{predictions}", "--slides", "nowhere"], "does not exist"),
-        (["{predictions}", "--slides", "{slides}", "--artefact", "nowhere"], "not a folder"),
-        (["{predictions}", "--slides", "{slides}", "--host", "203.0.113.7"], "cannot serve"),
-    ],
-)
-def test_wrong_use_is_one_line(shown, words, said):
-    paths = {"predictions": shown.predictions, "slides": shown.slides}
-    ended = run("view", *(word.format(**paths) for word in words))
-    assert ended.returncode == 1
-    assert said in ended.stderr
-    assert len(ended.stderr.strip().splitlines()[-1:]) == 1
-    assert "Traceback" not in ended.stderr
-
-
-def test_a_missing_extra_names_the_install_line(shown, monkeypatch):
-    from zoommil.errors import MissingExtraError
-    from zoommil.viewer.serving import check_extra
-
-    monkeypatch.setitem(sys.modules, "nicegui", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'zoommil\[viewer\]'"):
-        check_extra()
 
 
 def test_nicegui_is_imported_by_the_viewer_only():

@@ -62,6 +62,11 @@ def view(
     )
     viewer = Viewer.of(library, LivePredictions(settings))
     num_slides = len(library.entries)
+    if library.missing:
+        terminal.say(
+            f"{len(library.missing)} of {len(stored.summaries)} predicted slides are not in "
+            f"{slides}, first {library.missing[0]!r}: shown without their pixels."
+        )
 
     def say_ready(address: str) -> None:
         terminal.say(f"{num_slides} slides at {address} (Ctrl-C ends it)")

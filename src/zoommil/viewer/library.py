@@ -182,7 +182,7 @@ class Library:
             mpp: microns per pixel of slides that do not say.
 
         Raises:
-            CohortError: the folder or the table is none.
+            CohortError: the folder or the table is none, or no slide lies in the folder.
         """
         self.stored = predictions
         self.folder = Path(folder).resolve()
@@ -195,6 +195,17 @@ class Library:
         self._mpp = mpp
         self.entries: Mapping[str, Entry] = {}
         self.refresh()
+        if all(entry.path is None for entry in self.entries.values()):
+            raise CohortError(
+                f"there is no slide in {str(folder)!r}. Give --slides the folder that the "
+                "predicted slides lie in, at any depth."
+            )
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Predicted slides that the folder does not have."""
+        entries = self.entries.values()
+        return tuple(entry.slide_id for entry in entries if entry.summary and entry.path is None)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -241,9 +252,8 @@ class Library:
     def _files(self) -> list[Path]:
         try:
             files = files_of_folder(self.folder)
-        except CohortError as error:
-            logger.warning("%s", error)
-            return []
+        except CohortError:
+            return []  # none is there
         inside = [path.resolve() for path in files if self._is_inside(path)]
         if len(inside) < len(files):
             logger.warning(

@@ -93,8 +93,8 @@ def serve(
     import uvicorn
 
     token = None if is_loopback(host) else new_token()
+    bound = _bind(host, port)  # connections wait from here on
     application = make_application(viewer, token)
-    bound = _bind(host, port)
     address = address_of(host, bound.getsockname()[1], token)
     config = uvicorn.Config(
         application,
@@ -106,7 +106,7 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     if on_ready is not None:
-        on_ready(address)  # connections wait from here on
+        on_ready(address)
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[bound])
 
@@ -137,10 +137,12 @@ def _known_only(viewer: Viewer, application: Application) -> Application:
 def _bind(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        bound.listen(256)
+        with contextlib.ExitStack() as undone:
+            bound = undone.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, port))
+            bound.listen(256)
+            undone.pop_all()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
