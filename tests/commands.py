@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,19 @@ def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> st
     assert last.endswith(f": zoommil {shlex.join(words[3:])}")
     assert not psutil.wait_procs(family, timeout=20)[1], "a process outlived its command"
     return errors
+
+
+@contextmanager
+def room_for(num_bytes: int) -> Iterator[None]:
+    """This process can write no file longer than this: what a full disk does to it."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def bags_in(folder: Path) -> dict[str, bytes]:

@@ -9,9 +9,13 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
-from zoommil.errors import LockError, OutputError
+from commands import room_for
+from zoommil.bags.bag import Bag
+from zoommil.bags.store import write_bag
+from zoommil.errors import DiskFullError, LockError, OutputError
 from zoommil.files import atomic_path, canonical_json, exclusive_lock, hash_of, write_json
 
 
@@ -29,6 +33,38 @@ def test_an_unwritable_folder_is_one_line(tmp_path):
     with pytest.raises(OutputError, match="cannot write") as caught:
         write_json(tmp_path / "file" / "a.json", 1)
     assert "\n" not in str(caught.value)
+
+
+def write_hdf5(path):
+    write_bag(Bag(features=(np.ones((100, 64), np.float32),), slide_id="a"), path)
+
+
+def write_safetensors(path):
+    import torch
+    from safetensors.torch import save_file
+
+    with atomic_path(path) as temporary:
+        save_file({"a": torch.ones(5000)}, temporary)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda path: write_json(path, ["x" * 20_000]), write_hdf5, write_safetensors],
+    ids=["json", "hdf5", "safetensors"],
+)  # fmt: skip
+def test_a_full_disk_is_one_line_whoever_writes_and_spoils_nothing(tmp_path, write):
+    path = tmp_path / "a.file"
+    path.write_text("old")
+    with room_for(10_000), pytest.raises(DiskFullError, match="run the same command again") as full:
+        write(path)
+    assert str(full.value).startswith(f"cannot write {str(path)!r}: File too large. ")
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("a.file", "old")]
+    write(path)
+    assert path.stat().st_size > 10_000
+
+
+def test_errors_that_are_not_of_writing_stay_what_they_are(tmp_path):
+    with pytest.raises(RuntimeError, match="something else"), atomic_path(tmp_path / "a"):
+        raise RuntimeError("something else")
 
 
 def test_canonical_json_has_one_spelling():

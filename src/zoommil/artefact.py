@@ -271,9 +271,12 @@ def _read_description(folder: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        inside = folder / "artefact"
+        is_run = (inside / DESCRIPTION_FILE).is_file()
         raise ArtefactError(
-            f"{str(folder)!r} is not an artefact: artefact.json cannot be read ({error}). "
-            "Give the folder that 'zoommil train' wrote."
+            f"{str(folder)!r} is not an artefact: artefact.json cannot be read "
+            f"({getattr(error, 'strerror', None) or error}). "
+            f"Give {repr(str(inside)) if is_run else 'the folder'} that 'zoommil train' wrote."
         ) from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ArtefactError(f"{str(path)!r} is not the description of an artefact.")

@@ -20,6 +20,7 @@
     ├── PredictionError           a prediction that cannot be made or verified
     │   └── BudgetError           a budget below what the first step costs
     ├── OutputError               a file or folder that cannot be written
+    │   └── DiskFullError         there is no space left, so that no other file can be written
     └── LockError                 another live process holds what is needed
 
 A message says what was given, what was expected and what to do next, in one line.
@@ -106,6 +107,10 @@ class BudgetError(PredictionError):
 
 class OutputError(ZoomMILError):
     """A file or folder that cannot be written."""
+
+
+class DiskFullError(OutputError):
+    """No space or quota is left: whatever is written next would fail too."""
 
 
 class LockError(ZoomMILError):

@@ -22,7 +22,7 @@ from zoommil.bags.bag import Bag, StepInfo
 from zoommil.bags.checks import as_storage
 from zoommil.bags.store import bag_key, read_header, write_bag
 from zoommil.encoding import Progress, encode_boxes
-from zoommil.errors import CohortError, ConfigError, LockError
+from zoommil.errors import CohortError, ConfigError, DiskFullError, LockError
 from zoommil.files import exclusive_lock, file_hash, hash_of, touch_lock
 from zoommil.grid import GridSpec, PatchPyramid
 from zoommil.grid.pyramid import PatchStep
@@ -317,6 +317,9 @@ def extract_cohort(
         engine: where the work is done.
         batch_size: as in :func:`extract`.
         progress: patches done; called only when the engine works in this process.
+
+    Raises:
+        DiskFullError: there is no space for any other bag; those that were written are kept.
     """
     progress = progress if engine.is_here else None
     setup = partial(_make_worker, folder, spec, batch_size, progress)
@@ -326,6 +329,8 @@ def extract_cohort(
         waiting = []
         for outcome in engine.run(setup, tasks) if tasks else ():
             row, _ = outcome.task
+            if isinstance(outcome.error, DiskFullError):
+                raise outcome.error
             if outcome.error is not None:
                 yield _failure(row, outcome.error)
             elif outcome.value.status == "busy":

@@ -7,6 +7,7 @@ in the same folder, synced, renamed. A reader therefore sees the old file, the n
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -16,9 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zoommil.errors import LockError, OutputError
+from zoommil.errors import DiskFullError, LockError, OutputError
 
 STALE_LOCK_SECONDS = 3600.0
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_UNWRITABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EIO)
 
 _unfinished: set[Path] = set()  # temporary files this process is writing now
 
@@ -28,7 +32,8 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     """A temporary path beside ``path`` that becomes it when the block ends well.
 
     Raises:
-        OutputError: the folder cannot be written or the disk is full.
+        OutputError: the folder cannot be written.
+        DiskFullError: there is no space left, also where a library says so in its own way.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
@@ -39,15 +44,49 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {str(path)!r}: {error.strerror or error}. "
-            "Check the folder's permissions and free space, then run the same command again."
-        ) from error
+    except Exception as error:
+        if _reason(error) is None:
+            raise
+        raise unwritable(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
         _unfinished.discard(temporary)
+
+
+def unwritable(path: Path | str, error: Exception) -> OutputError:
+    """The error that says why a file could not be written, and what to do."""
+    reason = _reason(error) or str(error)
+    is_full = reason in map(os.strerror, _FULL)
+    return (DiskFullError if is_full else OutputError)(
+        f"cannot write {str(path)!r}: {reason}. Check the folder's permissions and free space, "
+        "then run the same command again."
+    )
+
+
+def _reason(error: Exception) -> str | None:
+    """What the system said; HDF5 and safetensors wrap it in errors and texts of their own."""
+    known = (os.strerror(number) for number in _UNWRITABLE)
+    said = next((text for text in known if text in str(error)), None)
+    return said or ((error.strerror or str(error)) if isinstance(error, OSError) else None)
+
+
+def reserve(path: Path, num_bytes: int) -> None:
+    """Make sure of room for a new file before a library writes it that cannot fail cleanly.
+
+    HDF5 keeps what is to be written and gives it to the disk when it closes; where that fails
+    it prints a traceback which nobody can catch. Does nothing where the system cannot reserve.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
+    try:
+        os.posix_fallocate(descriptor, 0, max(num_bytes, 1))
+    except OSError as error:
+        if error.errno in _UNWRITABLE:
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def remove_unfinished() -> None:
@@ -121,7 +160,7 @@ def _acquire(path: Path) -> None:
                 break
             continue
         except OSError as error:
-            raise OutputError(f"cannot write {str(path)!r}: {error.strerror}.") from error
+            raise unwritable(path, error) from error
         with os.fdopen(descriptor, "w") as stream:
             json.dump(owner, stream)
         return

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from commands import ARGUMENTS, NUM_SLIDES, bags_in, run, start
+from commands import ARGUMENTS, NUM_SLIDES, bags_in, interrupt, room_for, run, run_here, start
 
 
 def kill_and_resume(slide_folder, out, finished, num_kills: int, seed: int) -> None:
@@ -89,3 +89,35 @@ def test_h16_a_failed_slide_is_reported_under_its_own_name(slide_folder, tmp_pat
     assert failures[1].startswith("bad,")
     assert sorted(bags_in(tmp_path / "out")) == ["s0.h5", "s1.h5"]
     assert "Traceback" not in done.stderr
+
+
+def test_interrupted_with_two_workers_and_resumed(slide_folder, tmp_path, finished):
+    words = ["extract", slide_folder, "-o", tmp_path, *ARGUMENTS, "--workers", "2"]
+    process = start(*words)
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    interrupt(process, signal.SIGTERM)
+    assert not list(tmp_path.glob(".*.tmp"))
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    statuses = {
+        line["slide_id"]: line["status"] for line in map(json.loads, done.stdout.split("\n")[:-1])
+    }
+    assert statuses[first["slide_id"]] == "kept"
+    assert bags_in(tmp_path) == finished
+
+
+def test_a_full_disk_ends_the_run_at_once_and_loses_nothing(
+    slide_folder, tmp_path, finished, capsys, monkeypatch
+):
+    words = ["extract", slide_folder, "-o", tmp_path, *ARGUMENTS]
+    (tmp_path / "s0.h5").write_bytes(finished["s0.h5"])
+    with room_for(50_000):
+        ended = run_here(capsys, monkeypatch, *words)
+    assert ended.code == 1
+    (line,) = ended.errors.splitlines()
+    assert line.startswith("DiskFullError: cannot write")
+    assert line.endswith("free space, then run the same command again.")
+    assert json.loads(ended.output)["status"] == "kept"  # of the others not one was tried in vain
+    assert bags_in(tmp_path) == {"s0.h5": finished["s0.h5"]}
+    assert not list(tmp_path.glob(".*.tmp"))

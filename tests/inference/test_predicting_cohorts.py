@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from small_cases import CLASSES, spoil_tile
 
+from commands import room_for
 from zoommil.bags.cohort import SlideRow
 from zoommil.engines.local import LocalEngine
-from zoommil.errors import SlideReadError
+from zoommil.errors import DiskFullError, SlideReadError
 from zoommil.extraction import SlideFailure
 from zoommil.inference.cohort import LINES_FILE, PredictorChoice, predict_cohort
 from zoommil.inference.limits import Limits
@@ -76,9 +77,10 @@ def test_tables_and_lines_of_a_cohort(rows, choice, predictor, tmp_path):
     assert total["exhaustive_flops"] == sum(a.exhaustive_cost.flops for a in answers)
 
 
-def test_the_same_lines_for_any_number_of_workers(rows, choice, predictor, tmp_path):
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_the_same_lines_for_any_number_of_workers(rows, choice, predictor, tmp_path, workers):
     _, expected = run(rows, tmp_path / "one", choice, predictor)
-    _, found = run(rows, tmp_path / "two", choice, workers=2)
+    _, found = run(rows, tmp_path / "many", choice, workers=workers)
     assert found == expected
 
 
@@ -103,6 +105,28 @@ def test_h5_a_line_cut_short_by_a_kill_counts_as_none(rows, choice, predictor, t
     ended, lines = run(rows, tmp_path, choice, predictor)
     assert ended == {"s0": "kept", "s1": "kept", "s2": "made"}
     assert lines == expected
+
+
+def test_a_full_disk_keeps_every_answer_that_was_given(rows, choice, predictor, tmp_path):
+    _, expected = run(rows, tmp_path / "straight", choice, predictor)
+    folder = tmp_path / "full"
+    run(rows[:1], folder, choice, predictor)
+    size = (folder / LINES_FILE).stat().st_size
+    with room_for(size + 50), pytest.raises(DiskFullError, match=r"predictions\.jsonl"):
+        run(rows, folder, choice, predictor)
+    ended, lines = run(rows, folder, choice, predictor)
+    assert ended == {"s0": "kept", "s1": "made", "s2": "made"}
+    assert lines == expected
+
+
+@pytest.mark.parametrize("batch_size", [1, 8, 64])
+def test_the_same_lines_for_any_batch_size_and_a_second_time(
+    rows, choice, predictor, tmp_path, batch_size
+):
+    _, expected = run(rows[:2], tmp_path / "first", choice, predictor)
+    changed = choice.model_copy(update={"batch_size": batch_size})
+    _, found = run(rows[:2], tmp_path / "again", changed, predictor)
+    assert found == expected
 
 
 def test_lines_are_there_as_soon_as_a_slide_ends(rows, choice, predictor, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from training_bags import make_bags, make_cohort, make_split
 
 import zoommil as zm
+from commands import room_for
 from zoommil.artefact import load_artefact
 from zoommil.bags.bag import Bag
 from zoommil.bags.cohort import Cohort, SlideRow
@@ -21,6 +23,7 @@ from zoommil.errors import (
     BagError,
     CohortError,
     ConfigError,
+    DiskFullError,
     LockError,
     MissingExtraError,
     SplitError,
@@ -133,6 +136,28 @@ def test_check_22_interrupted_run_goes_on_bit_identically(bags, small_run, tmp_p
     assert weights_of(tmp_path / "straight") == weights_of(tmp_path / "halting")
     curves = [tmp_path / name / "curves.csv" for name in ("straight", "halting")]
     assert curves[0].read_text() == curves[1].read_text()
+
+
+def test_a_full_disk_loses_no_finished_epoch(bags, small_run, tmp_path: Path) -> None:
+    arguments = {"cohort": make_cohort(bags), "bags": bags, "split": make_split(bags)}
+    zm.train(small_run, out=tmp_path / "straight", **arguments)
+    with ExitStack() as stack:
+
+        def fill(progress) -> None:
+            if (progress.stage, progress.epoch) == ("epoch", 3):
+                stack.enter_context(room_for(1000))
+
+        with pytest.raises(DiskFullError, match=r"checkpoint\.safetensors"):
+            zm.train(small_run, out=tmp_path / "full", report=fill, **arguments)
+    epochs = []
+    zm.train(
+        small_run,
+        out=tmp_path / "full",
+        report=lambda p: epochs.append(p.epoch) if p.stage == "epoch" else None,
+        **arguments,
+    )
+    assert epochs == [3, 4]
+    assert weights_of(tmp_path / "straight") == weights_of(tmp_path / "full")
 
 
 def test_finished_run_is_given_back_and_another_is_refused(bags, small_run, tmp_path) -> None:

@@ -37,7 +37,9 @@ from zoommil.bags.integrity import (
 )
 from zoommil.bags.step_group import read_all, read_checked, read_info, write_step
 from zoommil.errors import BagError
-from zoommil.files import atomic_path, canonical_json
+from zoommil.files import atomic_path, canonical_json, reserve
+
+_PLACE_BYTES, _HEAD_BYTES = 64, 1 << 16  # beside a row's features; beside all rows
 
 FORMAT = "zoommil-bag"
 VERSION = 1
@@ -84,20 +86,20 @@ def write_bag(bag: Bag, path: Path | str, dtype: str | None = None) -> None:
         for step, rows in enumerate(bag.features)
     ]
     attributes = _file_attributes(bag, dtype)
-    with (
-        atomic_path(path) as temporary,
-        h5py.File(
+    num_bytes = sum(rows.nbytes + _PLACE_BYTES * len(rows) for rows in features) + _HEAD_BYTES
+    with atomic_path(path) as temporary:
+        reserve(temporary, num_bytes)
+        with h5py.File(
             temporary,
             "w",
             libver=("v110", "v110"),
             alignment_threshold=1,
             alignment_interval=_ALIGNMENT,
-        ) as file,
-    ):
-        put_attributes(file, attributes)
-        for step, rows in enumerate(features):
-            write_step(file.create_group(attributes["steps"][step]), bag, step, rows)
-        put_attributes(file, {"metadata_sha256": metadata_hash(file)})
+        ) as file:
+            put_attributes(file, attributes)
+            for step, rows in enumerate(features):
+                write_step(file.create_group(attributes["steps"][step]), bag, step, rows)
+            put_attributes(file, {"metadata_sha256": metadata_hash(file)})
 
 
 def read_bag(

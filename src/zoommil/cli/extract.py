@@ -77,7 +77,7 @@ def extract(
         encoders=choices,
         dtype=dtype,
     )
-    rows = options.cohort_of(cohort, slides, mpp).slides
+    rows = options.slides_of(cohort, slides, mpp)
     failures = run(rows, out, spec, engine=engine, workers=workers, batch_size=batch_size)
     if failures:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zoommil.cli import options, terminal
-from zoommil.errors import ConfigError, ZoomMILError
+from zoommil.errors import ConfigError, DiskFullError, ZoomMILError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,6 +115,8 @@ def run(
                     areas = truth_of(prediction.slide_id, cohort, truth)
                     folder = out / prediction.slide_id
                     write_pictures(folder, prediction, slide, spec, truth=areas, **settings)
+            except DiskFullError:
+                raise
             except ZoomMILError as error:
                 num_failed += 1
                 terminal.say(f"{prediction.slide_id} failed: {type(error).__name__}: {error}")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zoommil.errors import ConfigError
+from zoommil.errors import CohortError, ConfigError
 
 if TYPE_CHECKING:
-    from zoommil.bags.cohort import Cohort
+    from zoommil.bags.cohort import Cohort, SlideRow
     from zoommil.extraction import EncoderChoice
     from zoommil.grid import GridSpec
     from zoommil.tissue import TissueSpec
@@ -145,6 +145,17 @@ def cohort_of(source: str, slides: Path | None = None, mpp: float | None = None)
     from zoommil.bags.cohort import read_cohort
 
     return read_cohort(source, slides=slides, mpp=mpp)
+
+
+def slides_of(source: str, slides: Path | None, mpp: float | None) -> tuple[SlideRow, ...]:
+    """The slides a command is to look at. Raises CohortError when not one of them has a file."""
+    rows = cohort_of(source, slides, mpp).slides
+    if all(row.path is None for row in rows):
+        raise CohortError(
+            f"none of the {len(rows)} slides of {source!r} has a file. Add a 'path' column to the "
+            "table, or pass the folder its slides lie in (--slides)."
+        )
+    return rows
 
 
 def checked(spec: type, **settings: Any) -> Any:

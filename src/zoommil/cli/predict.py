@@ -145,7 +145,7 @@ def rows_of(
     """The slides of all arguments; no two of one name."""
     rows: list[SlideRow] = []
     for source in sources:
-        rows += options.cohort_of(source, folder, mpp).slides
+        rows += options.slides_of(source, folder, mpp)
     names = [row.slide_id for row in rows]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:

@@ -46,6 +46,8 @@ def set_up_logging(level: int | None) -> None:
     package.handlers[:] = [handler]
     package.setLevel(logging.WARNING if level is None else level)
     package.propagate = False
+    if level != logging.DEBUG:  # what it says of damaged files, our errors say by name
+        logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zoommil.cli import options, terminal
+from zoommil.errors import OutputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +58,7 @@ def tissue(
         magnifications, patch_px=patch_px, tissue_threshold=tissue_threshold, scale=scale
     )
     spec = options.tissue_spec(tissue, keep_ink)
-    rows = options.cohort_of(cohort, slides, mpp).slides
+    rows = options.slides_of(cohort, slides, mpp)
     previews, num_failed = run(rows, out, spec, grid, workers=workers)
     if previews:
         write_sheet(previews, out / SHEET, columns)
@@ -82,6 +83,8 @@ def run(
             if outcome.error is None:
                 previews[outcome.index] = outcome.value
                 continue
+            if isinstance(outcome.error, OutputError):
+                raise outcome.error
             num_failed += 1
             kind = type(outcome.error).__name__
             terminal.say(f"{outcome.task.slide_id} failed: {kind}: {outcome.error}")

@@ -100,6 +100,11 @@ def require_timm(what: str) -> Any:
             f"the encoder {what!r} needs timm. Run: pip install 'zoommil[timm]', "
             "or choose one of resnet50, resnet34, resnet18, efficientnet_lite0."
         )
-    import timm  # pyright: ignore[reportMissingImports]
-
+    try:
+        import timm  # pyright: ignore[reportMissingImports]
+    except (ImportError, RuntimeError) as error:
+        raise EncoderError(
+            f"the encoder {what!r} needs timm, which is installed and cannot be imported here: "
+            f"{str(error).splitlines()[0]}. Install the torchvision that fits your torch."
+        ) from error
     return timm

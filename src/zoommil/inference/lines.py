@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from zoommil.errors import OutputError, PredictionError
-from zoommil.files import atomic_path
+from zoommil.errors import PredictionError
+from zoommil.files import atomic_path, unwritable
 from zoommil.inference.prediction import Prediction
 
 
@@ -39,7 +39,7 @@ class PredictionLines:
                     stream.write(b"\n")
                     self._end += 1
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise unwritable(self._path, error) from error
 
     def key_of(self, slide_id: str) -> str | None:
         """The key of a slide's prediction, None when there is none."""
@@ -62,7 +62,7 @@ class PredictionLines:
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise unwritable(self._path, error) from error
         self._places[prediction.slide_id] = (self._end, len(line))
         self._keys[prediction.slide_id] = prediction.key
         self._end += len(line)
@@ -91,9 +91,3 @@ class PredictionLines:
         with self._path.open("rb") as stream:
             stream.seek(start)
             return stream.read(length).rstrip(b"\n") + b"\n"
-
-    def _unwritable(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"cannot write {str(self._path)!r}: {error.strerror or error}. Check the folder's "
-            "permissions and free space, then run the same command again."
-        )

@@ -134,6 +134,6 @@ def _properties_of(page: tifffile.TiffPage) -> dict[str, str]:
 
 def _unopenable(path: Path, error: Exception) -> SlideError:
     return SlideError(
-        f"{path.name!r} cannot be opened as TIFF: {error}. The file is damaged or of a kind that "
-        "is not supported."
+        f"{path.name!r} cannot be opened as TIFF ({type(error).__name__}: {error}). "
+        "The file is damaged or of a kind that is not supported."
     )

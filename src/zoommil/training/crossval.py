@@ -21,16 +21,17 @@ from zoommil.bags.split import Split
 from zoommil.bags.splits import make_folds
 from zoommil.engines.engine import Engine, Outcome
 from zoommil.engines.local import LocalEngine
-from zoommil.errors import ConfigError, TrainingError
+from zoommil.errors import ConfigError, DiskFullError, TrainingError
 from zoommil.files import write_json
 from zoommil.training.data import Bags, BagSource
 from zoommil.training.evaluate import Evaluation, describe
 from zoommil.training.intervals import MetricReport, Summary, over_seeds
 from zoommil.training.metrics import SCALARS
+from zoommil.training.plan import make_plan, refuse_missing_bags
 from zoommil.training.predictions import join_predictions, read_predictions
 from zoommil.training.progress import Progress, Report
 from zoommil.training.run import RunSpec
-from zoommil.training.train import as_run, cohort_of, train
+from zoommil.training.train import as_run, bags_of, cohort_of, train
 
 logger = logging.getLogger(__name__)
 
@@ -108,16 +109,18 @@ def crossval(
 
     Raises:
         TrainingError: not one run ended well; the first reason is given.
+        DiskFullError: there is no space left; what was finished is kept.
     """
     run = as_run(run)
     cohort = cohort_of(run, cohort)
-    bags = bags if bags is not None else run.data.bags
+    bags = bags_of(run, bags)
     if not seeds or len(set(seeds)) != len(seeds):
         raise ConfigError(f"seeds are {list(seeds)}; give one or more different ones.")
     folder = Path(out) if out is not None else run.out_folder
     engine = engine or LocalEngine(workers)
     run = _with_memory_for(run, bags, cohort, workers)
     splits = splits or _drawn_folds(run, cohort, num_folds)
+    _refuse_missing_bags(run, cohort, bags, splits[0])
     tasks = [
         FoldTask(run.changed(seed=seed), split, folder / f"fold_{split.name}" / f"seed_{seed}")
         for seed in seeds
@@ -128,6 +131,8 @@ def crossval(
     )
     outcomes = []
     for outcome in engine.run(setup, tasks):
+        if isinstance(outcome.error, DiskFullError):
+            raise outcome.error
         outcomes.append(outcome)
         _log_failure(outcome)
         if report is not None:
@@ -147,6 +152,12 @@ def _drawn_folds(run: RunSpec, cohort: Cohort, num_folds: int) -> tuple[Split, .
         seed=run.data.split_seed,
         keep_sites=run.data.keep_sites,
     )
+
+
+def _refuse_missing_bags(run: RunSpec, cohort: Cohort, bags: Bags, split: Split) -> None:
+    """Say once, before anything is trained, which slides have no bag."""
+    examples = make_plan(run.data, cohort, split).examples
+    refuse_missing_bags(BagSource(bags, run.data.magnifications), examples, run.data.cohort)
 
 
 def _make_worker(cohort: Cohort, bags: Bags, report: Report | None) -> Callable[[FoldTask], Path]:

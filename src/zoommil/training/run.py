@@ -87,7 +87,11 @@ class RunSpec(Section):
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the run file {str(path)!r}: {error}.") from error
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(
+                f"cannot read the run file {str(path)!r}: {reason}. Check its path, or give the "
+                "name of a recipe."
+            ) from error
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{path.name!r} is not TOML: {error}.") from error
         run = cls.compose(table, overrides=overrides)

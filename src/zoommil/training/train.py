@@ -71,9 +71,7 @@ def train(
     if out is not None:
         run = run.changed(out=str(out))
     cohort = cohort_of(run, cohort)
-    bags = bags if bags is not None else run.data.bags
-    if not isinstance(bags, Mapping | Sequence | Path) or (isinstance(bags, str) and not bags):
-        raise ConfigError("no bags were given; pass bags=..., or set data.bags in the run file.")
+    bags = bags_of(run, bags)
     plan = make_plan(run.data, cohort, split)
     source = BagSource(bags, run.data.magnifications)
     refuse_missing_bags(source, plan.examples, run.data.cohort)
@@ -81,6 +79,16 @@ def train(
     with exclusive_lock(folder / ".lock"), deterministic(run.threads):
         keep_freed_memory()
         return _train_in(folder, run, plan, source, report)
+
+
+def bags_of(run: RunSpec, bags: Bags | None) -> Bags:
+    """The bags that were given, or the run's. Raises ConfigError when there are none."""
+    bags = bags if bags is not None else run.data.bags
+    if not isinstance(bags, Mapping | Sequence | Path) or (isinstance(bags, str) and not bags):
+        raise ConfigError(
+            "no bags were given; pass bags=... (--bags), or set data.bags in the run file."
+        )
+    return bags
 
 
 def as_run(run: RunSpec | Path | str) -> RunSpec:
@@ -199,7 +207,7 @@ def _finished(folder: Path, identity: str) -> Artefact:
     if artefact.provenance.get("identity") != identity:
         raise TrainingError(
             f"{str(folder)!r} is the artefact of another run (other settings, slides or bags). "
-            "Choose another output folder with out=..., or delete it."
+            "Choose another output folder with out=... (--out), or delete it."
         )
     logger.info("this run is finished already: %s", folder)
     return artefact
@@ -210,5 +218,7 @@ def cohort_of(run: RunSpec, cohort: Cohort | Path | str | None) -> Cohort:
     if isinstance(cohort, Cohort):
         return cohort
     if not (cohort or run.data.cohort):
-        raise ConfigError("no cohort was given; pass one, or set data.cohort in the run file.")
+        raise ConfigError(
+            "no cohort was given; pass one (--cohort), or set data.cohort in the run file."
+        )
     return read_cohort(cohort or run.data.cohort, classes=run.data.classes or None)
