@@ -149,3 +149,58 @@ def test_what_a_prediction_has():
     from zoommil.inference.prediction import PredictedStep
 
     assert {"boxes", "attention", "scores", "selected"} <= set(PredictedStep.__dataclass_fields__)
+
+
+COMMANDS = {
+    "bench": "extract flops generate limits mil-sets pays predict probe readers step training zoom",
+    "convert": "source --out --from --to --cohort --magnification --mpp --patch-px --encoder "
+    "--patch-magnification",
+    "crossval": "run --cohort --bags --splits --folds --seeds --out --set --device --workers "
+    "--ddof",
+    "demo": "--out --quick --seed",
+    "doctor": "--encoder --online --quick --json",
+    "evaluate": "artefact cohort --bags --split --part --out --truth --device --json",
+    "extract": "cohort --out --magnifications --mag --patch-px --encoder --weights --tissue "
+    "--tissue-threshold --child-tissue --keep-ink --order --scale --overlap --dtype --mpp "
+    "--slides --runtime --precision --device --engine --workers --batch-size",
+    "heatmap": "predictions --out --slides --truth --only --of --values --longest-px --top --frame",
+    "info": "slide --magnifications --mag --patch-px --mpp --scale --json --properties",
+    "predict": "artefact slides --out --budget-patches --budget-gflops --budget-seconds "
+    "--exit-confidence --attention-mass --k --max-steps --geojson --frame --mask --mpp --slides "
+    "--weights --runtime --precision --device --engine --workers --batch-size",
+    "report": "predictions --out --cohort --artefact --compare --truth --only --title --name "
+    "--most-drawn",
+    "split": "cohort --out --folds --fractions --val-fraction --seed --keep-sites",
+    "tissue": "cohort --out --magnifications --mag --patch-px --tissue --tissue-threshold "
+    "--keep-ink --scale --mpp --slides --workers --columns",
+    "train": "run --cohort --bags --split --out --set --seed --device",
+    "verify": "prediction --artefact --slide --mask --weights --runtime --precision --device",
+    "view": "predictions --slides --artefact --cohort --host --port --open --mpp --weights "
+    "--runtime --precision --device",
+}
+"""What people have in their scripts: arguments in order, options; more may be added, none lost."""
+
+
+def test_commands():
+    from typer.main import get_command
+
+    from zoommil.cli.app import app
+
+    assert set(get_command(app).commands) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_arguments_and_options_of_commands(name):
+    from typer.main import get_command
+
+    from zoommil.cli.app import app
+
+    command = get_command(app).commands[name]
+    words = COMMANDS[name].split()
+    if hasattr(command, "commands"):
+        assert set(words) <= set(command.commands)
+        return
+    arguments = [one.name for one in command.params if one.param_type_name == "argument"]
+    options = {text for one in command.params for text in one.opts}
+    assert arguments == [word for word in words if not word.startswith("--")]
+    assert {word for word in words if word.startswith("--")} <= options

@@ -125,6 +125,26 @@ def test_an_output_folder_that_cannot_be_written(zoommil, tmp_path, small_slide)
     assert_refused(ended, "OutputError", "cannot write")
 
 
+def test_tissue_into_a_folder_that_cannot_be_written(zoommil, tmp_path, small_slide):
+    (tmp_path / "file").write_text("")
+    ended = zoommil("tissue", small_slide, "-o", tmp_path / "file" / "masks")
+    assert_refused(ended, "OutputError", "cannot write")
+
+
+@pytest.mark.parametrize("command", ["tissue", "extract"])
+def test_a_table_of_slides_without_files(zoommil, tmp_path, command):
+    (tmp_path / "c.csv").write_text("case_id,slide_id,label\nc1,s1,a\nc2,s2,b\n")
+    ended = zoommil(command, tmp_path / "c.csv", "-o", tmp_path / "out")
+    assert_refused(ended, "CohortError", "none of the 2 slides", "'path' column", "--slides")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["verify", "heatmap", "report"])
+def test_predictions_that_are_not_there(zoommil, tmp_path, command):
+    ended = zoommil(command, tmp_path, *([] if command == "verify" else ["-o", tmp_path / "x"]))
+    assert_refused(ended, "PredictionError", "predictions.jsonl", "No such file", "predict --out")
+
+
 def test_weights_that_are_not_there(zoommil, tmp_path, small_slide):
     arguments = ["--encoder", "resnet18", "--weights", "nowhere.safetensors"]
     ended = zoommil("extract", small_slide, "-o", tmp_path / "out", *arguments)

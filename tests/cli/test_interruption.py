@@ -15,8 +15,6 @@ import pytest
 from PIL import Image
 
 from commands import interrupt, run, start, wait_until
-from zoommil.bags.bag import Bag
-from zoommil.bags.store import write_bag
 from zoommil.cli.interruption import sentence
 
 
@@ -28,20 +26,6 @@ def slides(tmp_path_factory) -> Path:
     picture[300:1100, 200:1300] = (190, 90, 160)
     for number in range(12):
         Image.fromarray(picture).save(folder / f"s{number}.tif")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def vectors(tmp_path_factory) -> Path:
-    """Bags of plain vectors in ``bags/``, and their labels in ``cohort.csv``."""
-    folder = tmp_path_factory.mktemp("vectors")
-    lines = ["case_id,slide_id,label"]
-    generator = np.random.default_rng(0)
-    for number in range(24):
-        rows = generator.normal(size=(40, 16)).astype(np.float32) + number % 2
-        write_bag(Bag(features=(rows,), slide_id=f"s{number}"), folder / "bags" / f"s{number}.h5")
-        lines.append(f"c{number},s{number},{('no', 'yes')[number % 2]}")
-    (folder / "cohort.csv").write_text("\n".join(lines) + "\n")
     return folder
 
 

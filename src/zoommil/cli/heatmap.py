@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zoommil.cli import options, terminal
-from zoommil.errors import ConfigError, DiskFullError, ZoomMILError
+from zoommil.errors import ConfigError, OutputError, ZoomMILError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +115,7 @@ def run(
                     areas = truth_of(prediction.slide_id, cohort, truth)
                     folder = out / prediction.slide_id
                     write_pictures(folder, prediction, slide, spec, truth=areas, **settings)
-            except DiskFullError:
+            except OutputError:
                 raise
             except ZoomMILError as error:
                 num_failed += 1

@@ -28,7 +28,7 @@ from zoommil.files import exclusive_lock, hash_of, write_json
 from zoommil.inference.answering import renamed
 from zoommil.inference.limits import Limits
 from zoommil.inference.lines import PredictionLines
-from zoommil.inference.prediction import Prediction
+from zoommil.inference.prediction import LINES_FILE, Prediction
 from zoommil.inference.predictor import Predictor
 from zoommil.inference.tables import SlideAnswer, total_cost, write_cases, write_slides
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from zoommil.engines.engine import Engine, Outcome
 
 logger = logging.getLogger(__name__)
-
-LINES_FILE = "predictions.jsonl"
 
 
 class PredictorChoice(BaseModel):

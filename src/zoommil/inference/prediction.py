@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from zoommil.slides.slide import Slide
 
+LINES_FILE = "predictions.jsonl"  # in the folder of a cohort's predictions
 FORMAT = "zoommil-prediction"
 FORMAT_VERSION = 1
 
@@ -206,16 +207,21 @@ class Prediction:
 
 
 def read_predictions(path: Path | str) -> list[Prediction]:
-    """The predictions of a JSON or JSON-lines file, in its order.
+    """The predictions of a JSON or JSON-lines file, or of predict's folder, in their order.
 
     Raises:
         PredictionError: it cannot be read or holds something else.
     """
     path = Path(path)
+    path = path / LINES_FILE if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PredictionError(f"cannot read {str(path)!r}: {error}.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise PredictionError(
+            f"cannot read {str(path)!r}: {reason}. Give the folder or the file that 'zoommil "
+            "predict --out' wrote."
+        ) from error
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise PredictionError(f"{str(path)!r} is empty; expected predictions.")

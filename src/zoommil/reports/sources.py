@@ -7,7 +7,6 @@ from pathlib import Path
 
 from zoommil.bags.cohort import SlideRow
 from zoommil.errors import PredictionError
-from zoommil.inference.cohort import LINES_FILE
 from zoommil.inference.prediction import Prediction, read_predictions
 from zoommil.slides.opening import open_slide
 from zoommil.slides.resolution import GIVEN
@@ -22,7 +21,7 @@ def load_predictions(path: Path | str) -> list[Prediction]:
             name the files that will be written about it.
     """
     path = Path(path)
-    found = read_predictions(path / LINES_FILE if path.is_dir() else path)
+    found = read_predictions(path)
     for one in found:
         name = one.slide_id
         if not name or name.startswith(".") or any(character in name for character in "/\\\0"):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from zoommil.bags.bag import Bag, find_steps
 from zoommil.bags.cohort import Cohort
 from zoommil.bags.formats.format import FeatureFormat, ImportOptions
-from zoommil.errors import BagError, ConfigError, DiskFullError, ZoomMILError
+from zoommil.errors import BagError, ConfigError, OutputError, ZoomMILError
 from zoommil.registry import Registry, unknown_name
 
 FORMATS = Registry(
@@ -117,7 +117,7 @@ def convert_cohort(
             for path in paths:
                 writer.write(bag, path, chosen)
             conversion = Conversion(slide_id, file, tuple(paths))
-        except DiskFullError:
+        except OutputError:
             raise
         except ZoomMILError as error:
             conversion = Conversion(slide_id, file, error=f"{type(error).__name__}: {error}")

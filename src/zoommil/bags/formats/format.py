@@ -151,7 +151,7 @@ def one_step(bag: Bag, step: int | None, format_name: str) -> OneStep:
     if step is None and bag.num_steps > 1:
         raise BagError(
             f"bag {bag.slide_id!r} has {bag.num_steps} steps and a {format_name} file holds one. "
-            "Choose it with step=..., -1 for the highest magnification."
+            "Choose it with magnification=... (--magnification), or step=-1 for the highest."
         )
     chosen = bag.select([step or 0])
     keep = slice(None) if chosen.valid is None else chosen.valid[0]
