@@ -99,7 +99,7 @@ def test_all_steps_round_trip(tmp_path, name):
 @pytest.mark.parametrize("name", ONE_STEP)
 def test_several_steps_need_a_choice(tmp_path, name):
     bag = make_bag()
-    with pytest.raises(BagError, match=r"has 3 steps .* step=\.\.\., -1"):
+    with pytest.raises(BagError, match=r"has 3 steps .* step=-1"):
         export_features(name, bag, tmp_path / "a.h5")
     export_features(name, bag, tmp_path / "a.h5", magnification=10)
     export_features(name, bag, tmp_path / "b.h5", step=-1)
