@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+import psutil
 import pytest
 from browsing import NARROW, Visit, chromium, visit
 from viewing import (
@@ -426,3 +428,21 @@ def test_messages_that_no_page_sends_change_nothing(shown, browser, server, shot
         window.page.wait_for_selector(".zm-step:nth-child(1)[aria-pressed=true]")
     assert ask(server, "/health").status == 200
     assert server.process.poll() is None
+
+
+def test_ctrl_c_ends_all_with_a_page_open_and_a_prediction_under_way(shown, browser, shots):
+    options = ("--weights", "random:0", "--precision", "fp32", "--runtime", "torch")
+    with (
+        viewer(shown.predictions, shown.slides, "--artefact", shown.artefact, *options) as server,
+        visit(browser, server, shots) as window,
+    ):
+        window.open_slide(keys_of(shown)["delta"])
+        window.page.get_by_role("button", name="Predict now").click()
+        window.page.get_by_text("Loading the model").wait_for()
+        family = psutil.Process(server.process.pid).children(recursive=True)
+        assert family
+        said = len(server.said)
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 0
+        assert not psutil.wait_procs(family, timeout=60)[1]
+        assert server.said[said:] == []
