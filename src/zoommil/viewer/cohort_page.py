@@ -41,7 +41,8 @@ _BODY = r"""
   <q-td auto-width class="zm-thumb-cell">
     <img v-if="props.row.has_file" class="zm-thumb" loading="lazy" alt=""
          :src="'/thumbnails/' + props.row.key + '.jpg'"
-         @error="$event.target.classList.add('zm-no-thumb')"/>
+         @error="$event.target.classList.add('zm-no-thumb');
+                 $event.target.removeAttribute('src')"/>
     <span v-else class="zm-thumb zm-no-thumb" title="no file in the slides folder"></span>
   </q-td>
   <q-td><a class="zm-open" :href="props.row.href" @click.stop>{{ props.row.slide }}</a></q-td>

@@ -136,7 +136,7 @@ class Panel:
             self._steps_place = group("zm-steps").props('role=group aria-label="Steps"')
         self._make_overlay()
         self._make_path()
-        with group("zm-section"):
+        with group("zm-section") as self._best_section:
             self._best_title = text("Highest attention", "zm-heading", "h2")
             self._best = group("zm-best")
         self._cost = group("zm-section")
@@ -157,6 +157,8 @@ class Panel:
                 self._steps.append(self._step_button(prediction, position, step))
             if prediction is None:
                 text("Not predicted yet.", "zm-muted", "p")
+        for section in (self._overlay_section, self._path_section, self._best_section):
+            section.set_visibility(prediction is not None)
         self._show_cost(prediction)
         self._show_notes()
 
@@ -255,7 +257,7 @@ class Panel:
     # Overlay
 
     def _make_overlay(self) -> None:
-        with group("zm-section"):
+        with group("zm-section") as self._overlay_section:
             text("Overlay", "zm-heading", "h2")
             with group("zm-row"):
                 self._quantities = self._choices(_QUANTITIES, "Values", self._set_quantity)
@@ -313,7 +315,7 @@ class Panel:
     # Path
 
     def _make_path(self) -> None:
-        with group("zm-section"):
+        with group("zm-section") as self._path_section:
             text("Zoom path", "zm-heading", "h2")
             self._path_said = text("", "zm-muted", "p")
             with group("zm-row zm-travel"):

@@ -177,6 +177,8 @@ class SlidePage:
                 found = overlay_of(self.prediction, self.position, self.quantity, self.scale)
             except PredictionError as error:
                 reason = told(error)
+            if found is None and not reason:
+                reason = "Nothing was chosen at this step, so it has no selection scores."
         elif self.prediction is not None:
             reason = "The prediction does not say where its patches lie."
         steps = () if self.prediction is None else self.prediction.steps

@@ -88,6 +88,11 @@ class Stage:
         self.map.props('role="application" aria-label="The slide. Arrow keys pan, + and - zoom."')
         self.map.clear_layers()  # nothing is asked of the internet
         if key is not None:
+            self.map.image_overlay(  # seen until the tiles come, and between them
+                url=f"/thumbnails/{key}.jpg",
+                bounds=_lists(world.whole()),
+                options={"pane": "tilePane", "zIndex": 0, "className": "zm-under"},
+            )
             self.map.tile_layer(
                 url_template=f"/tiles/{key}/{{z}}/{{x}}/{{y}}.jpg", options=self._tiles()
             )
