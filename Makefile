@@ -64,4 +64,4 @@ accept: install  ## the full figures, written to docs/results/
 	$(BIN)/zoommil bench accept --out docs/results
 
 clean:  ## remove what the targets made, but not .venv
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis site zoommil-demo
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis site zoommil-demo zoommil-demo-quick
