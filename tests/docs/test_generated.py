@@ -45,10 +45,21 @@ def test_links_of_the_readme_lead_somewhere():
         assert target.startswith("https://") or (ROOT / target).exists(), target
 
 
-def test_the_changelog_has_this_version():
+CHANGES = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_the_changelog_tells_of_this_version():
+    """By a dated section, or as the next one under Unreleased while it is not published."""
     text = (ROOT / "CHANGELOG.md").read_text()
-    assert re.search(rf"^## \[{re.escape(zoommil.__version__)}\] - \d{{4}}-\d\d-\d\d$", text, re.M)
-    assert "## [Unreleased]" in text
+    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    titles = [part.splitlines()[0] for part in parts]
+    assert titles[0] == "[Unreleased]"
+    released = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d", one) for one in titles[1:]]
+    assert all(released), titles
+    assert zoommil.__version__ in [one[1] for one in released if one] or (
+        f" {zoommil.__version__}," in parts[0]
+    )
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= CHANGES
 
 
 def test_every_folder_is_in_the_table_of_the_architecture():
