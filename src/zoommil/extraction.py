@@ -298,7 +298,7 @@ def _path_of(row: SlideRow) -> Path:
 
 def extract_cohort(
     rows: Sequence[SlideRow],
-    folder: Path,
+    folder: Path | str,
     spec: ExtractionSpec,
     engine: Engine,
     *,
@@ -322,7 +322,7 @@ def extract_cohort(
         DiskFullError: there is no space for any other bag; those that were written are kept.
     """
     progress = progress if engine.is_here else None
-    setup = partial(_make_worker, folder, spec, batch_size, progress)
+    setup = partial(_make_worker, Path(folder), spec, batch_size, progress)
     waiting = list(rows)
     for should_wait in (False, True):
         tasks = [(row, should_wait) for row in waiting]
