@@ -133,12 +133,13 @@ def test_threads_that_are_told_otherwise(monkeypatch):
 
 
 def test_the_self_test_passes_here():
-    start = time.monotonic()
+    start = time.process_time()  # what else runs here does not count
     findings = list(selftest.run_selftest())
     assert [f.status for f in findings] == ["ok"] * len(findings), findings
     names = {finding.name for finding in findings}
     assert {"self-test torch fp32", "self-test reader openslide"} <= names
-    assert time.monotonic() - start < 60
+    assert "self-test reader jpeg_tiles" in names
+    assert time.process_time() - start < 30
 
 
 def test_the_self_test_sees_wrong_features():
@@ -148,12 +149,22 @@ def test_the_self_test_sees_wrong_features():
     assert "--runtime openvino" in finding.remedy
 
 
-def test_the_self_test_sees_wrong_pixels(monkeypatch, tmp_path):
-    path = tmp_path / "selftest.tiff"
-    selftest.write_slide(path)
-    shifted = np.roll(selftest.slide_pixels(), 1, axis=1)
-    monkeypatch.setattr(selftest, "slide_pixels", lambda: shifted)
-    assert {f.status for f in selftest._check_readers(path)} == {"problem"}
+def test_the_self_test_sees_wrong_pixels(tmp_path):
+    """Lossless ones as they were written, JPEG as another decoder has it."""
+    for reader, compression in (("openslide", "deflate"), ("jpeg_tiles", "jpeg")):
+        path = tmp_path / f"{reader}.tiff"
+        selftest.write_slide(path, compression)
+        pixels = selftest.read_slide("openslide", path)
+        right, wrong = pixels, np.roll(pixels, 1, axis=1)
+        assert selftest.check_reader(reader, path, right, 3).status == "ok"
+        assert selftest.check_reader(reader, path, wrong, 3).status == "problem"
+
+
+def test_the_self_test_says_why_a_slide_cannot_be_read(tmp_path):
+    path = tmp_path / "no.tiff"
+    path.write_bytes(b"nothing")
+    finding = selftest.check_reader("openslide", path, selftest.slide_pixels())
+    assert (finding.status, finding.text[:12]) == ("problem", "cannot read:")
 
 
 def test_stored_features_are_what_the_script_writes():

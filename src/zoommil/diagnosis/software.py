@@ -97,6 +97,8 @@ def _described_reader(name: str) -> str:
         )
     if name == "image":
         return f"tifffile {metadata.version('tifffile')}: other TIFF; PNG, JPEG, NumPy arrays"
+    if name == "jpeg_tiles":
+        return "the fast one: Aperio SVS and TIFF pyramids whose tiles are JPEG"
     return "from another package"
 
 
