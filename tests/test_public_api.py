@@ -159,7 +159,8 @@ COMMANDS = {
     "--ddof",
     "demo": "--out --quick --seed",
     "doctor": "--encoder --online --quick --json",
-    "evaluate": "artefact cohort --bags --split --part --out --truth --device --json",
+    "evaluate": "artefact cohort --bags --from-pixels --split --part --out --truth --mpp --slides "
+    "--weights --runtime --precision --device --json",
     "extract": "cohort --out --magnifications --mag --patch-px --encoder --weights --tissue "
     "--tissue-threshold --child-tissue --keep-ink --order --scale --overlap --dtype --mpp "
     "--slides --runtime --precision --device --engine --workers --batch-size",

@@ -129,3 +129,24 @@ def test_two_slides_of_one_name_are_refused(zoommil, artefact, slides, tmp_path)
     code, _, err = zoommil("predict", artefact.folder, slides[0], other, *OPTIONS)
     assert code == 1
     assert "would both be called 's0'" in err
+
+
+def test_evaluate_from_pixels_is_evaluate_from_bags(zoommil, artefact, slides, bags, tmp_path):
+    from zoommil.bags.store import write_bag
+
+    lines = ["case_id,slide_id,label,path"]
+    for number, (path, bag) in enumerate(zip(slides, bags, strict=True)):
+        write_bag(bag, tmp_path / "bags" / f"{path.stem}.h5")
+        lines.append(f"c{number},{path.stem},{artefact.classes[number]},{path}")
+    table = tmp_path / "cohort.csv"
+    table.write_text("\n".join(lines) + "\n")
+    words = ("evaluate", artefact.folder, table, "--json", "--device", "cpu")
+    code, stored, err = zoommil(*words, "--bags", tmp_path / "bags")
+    assert (code, err) == (0, "")
+    code, fresh, err = zoommil(*words, "--from-pixels", "--weights", "random:0")
+    assert (code, err) == (0, "")
+    for name, value in json.loads(stored)["slide"]["metrics"].items():
+        assert json.loads(fresh)["slide"]["metrics"][name] == pytest.approx(value, abs=1e-5), name
+    code, _, err = zoommil(*words)
+    assert code == 1
+    assert "either --bags" in err
