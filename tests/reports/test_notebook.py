@@ -30,6 +30,14 @@ def found(prediction, slide_path) -> object:
     return replace(prediction, measured=Measured(files={"slide": str(slide_path)}))
 
 
+@pytest.fixture(autouse=True)
+def _figures_are_closed():
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
 def images(html: str) -> list[str]:
     return re.findall(r'(?:src|href)="([^"]{0,24})', html)
 

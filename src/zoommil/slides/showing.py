@@ -74,9 +74,9 @@ def plot_slide(slide: Slide, axes: Axes | None = None, longest_px: int = PLOT_PX
 def level_0_axes(axes: Axes | None) -> Axes:
     """Axes whose y grows downwards and whose pixels are square."""
     if axes is None:
-        from matplotlib.figure import Figure
+        from matplotlib import pyplot  # its figures are what notebooks show at a cell's end
 
-        axes = Figure(figsize=(7, 7), layout="constrained").add_subplot()
+        axes = pyplot.figure(figsize=(7, 7), layout="constrained").add_subplot()
     axes.set_aspect("equal")
     if not axes.yaxis_inverted():
         axes.invert_yaxis()
