@@ -172,6 +172,18 @@ def _probe(data: Data) -> str:
     return "; ".join(parts)
 
 
+def _drawing(data: Data) -> str:
+    width, height = data["size"]
+    return (
+        f"{data['seconds']:.1f} s, {data['growth_bytes'] / 1e9:.2f} GB ({width} x {height} pixels)"
+    )
+
+
+def _pointing(data: Data) -> str:
+    pointing, chance = data["pointing_highest"], data["chance_highest"]
+    return f"{pointing:.2f}, a patch at random {chance:.2f}"
+
+
 def _operations(data: Data) -> str:
     rows = _rows(data["rows"], role="prediction")
     furthest = max((abs(row["difference"]) for row in rows), default=None)
@@ -224,6 +236,8 @@ FIGURES = (
     Figure("reading JPEG tiles, over OpenSlide, two threads", "readers", _reader),
     Figure("opening, mask and grid of a 100 000 x 100 000 slide", "generate", _opened),
     Figure("making that slide", "generate", _made),
+    Figure("drawing a heatmap of a very large slide", "heatmap", _drawing),
+    Figure("highest attention lies on a lesion, synthetic slides", "localise", _pointing),
     Figure(
         "a training step, over the published implementation's way of computing the same",
         "step",

@@ -90,6 +90,10 @@ def results() -> Iterator[BenchResult]:
     sections += [section("Composed bags, grading", "ABMIL, highest")]
     spec = {"magnifications": (1.25, 10.0), "patch_px": 128, "encoder": "lite0", "side_px": 6144}
     yield zoom_pays_page.page(sections, spec, ())
+    data = {"size": [100_000, 90_000], "seconds": 9.5, "growth_bytes": 4e8}
+    yield BenchResult("heatmap", "Heatmap", "zoommil bench heatmap", [], data=data)
+    data = {"pointing_highest": 0.71, "chance_highest": 0.08}
+    yield BenchResult("localise", "Localise", "zoommil bench localise", [], data=data)
     data = {"made": {"seconds": 200.0, "peak_gb": 1.0}, "opened": {"seconds": 3.2, "peak_gb": 0.5}}
     yield BenchResult("generate", "Generate", "zoommil bench generate", [], data=data)
     speed = Speed("native", 2, 1000.0, 3500.0)
@@ -110,6 +114,8 @@ EXPECTED = {
     "reading JPEG tiles": "native 3.5 times",
     "opening, mask and grid": "3.2 s, 0.50 GB",
     "operations of the paper": "1 rows within 2.1%",
+    "drawing a heatmap": "9.5 s, 0.40 GB (100000 x 90000 pixels)",
+    "highest attention lies": "0.71, a patch at random 0.08",
     "a training step": "**4.5 to 4.5 times**",
     "waiting for bags": "zoommil (memory) 10%",
     "only a learnt selection": "learnt 0.97; random 0.61",
