@@ -1,4 +1,4 @@
-"""Photograph the demo's report for the README: docs/images/report.png and docs/images/heatmap.png.
+"""Photograph a slide of the demo's report for the README: docs/images/heatmap.png.
 
     make demo && python scripts/screenshot.py zoommil-demo/report.html
 
@@ -7,18 +7,16 @@ Needs Debian's chromium, as the tests marked ``browser`` do.
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 WIDTH, HEIGHT = 1280, 760
-COLOURS = 128  # of a picture: a third of the size, and nobody sees it
 
 
 def main() -> int:
-    """Write both pictures from the report that is named."""
+    """Write the picture from the report that is named."""
     from playwright.sync_api import sync_playwright
 
     report = Path(sys.argv[1]).resolve()
@@ -27,8 +25,7 @@ def main() -> int:
         browser = driver.chromium.launch(**options)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.goto(report.as_uri())
-        write(FOLDER / "report.png", page.screenshot())
-        write(FOLDER / "heatmap.png", _slide(page).screenshot())
+        _slide(page).screenshot(path=FOLDER / "heatmap.png")
         browser.close()
     return 0
 
@@ -37,15 +34,6 @@ def _slide(page):
     """A slide with a lesion that was answered rightly; the first of all where there is none."""
     right = page.locator("article.slide").filter(has_text="✓").filter(has_not_text="normal ✓")
     return right.first if right.count() else page.locator("article.slide").first
-
-
-def write(path: Path, png: bytes) -> None:
-    """Write a picture with few colours."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(png)) as picture:
-        few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
 
 
 if __name__ == "__main__":
