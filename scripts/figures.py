@@ -2,8 +2,8 @@
 
     python scripts/figures.py        (or: make generated)
 
-Also the list of pages in docs/results.md. A figure whose bench has not been run, or not in that
-form, is left out: what stands there was measured.
+Also the list of pages in docs/results.md, and the table that int8 is offered with. A figure whose
+bench has not been run, or not in that form, is left out: what stands there was measured.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
 README, INDEX = ROOT / "README.md", ROOT / "docs" / "results.md"
+INT8 = ROOT / "docs" / "howto" / "int8.md"
 BEGIN, END = "<!-- figures:", "<!-- /figures -->"
 NOTHING = "Nothing yet in this copy: `make accept` measures it here."
 Data = dict[str, Any]
@@ -114,6 +115,20 @@ def _peak(data: Data) -> str:
         f"{row['runtime']} {row['precision']} {row['share_of_peak']:.0%}"
         for row in _rows(rows, threads=most)
     )
+
+
+def _int8(data: Data) -> str:
+    """What int8 changes of answers, and how much quicker it is on the most threads."""
+    row = _rows(data["agreement"], precision="int8")[0]
+    parts = [f"{row['predictions_changed']} of {row['num_slides']} answers change"]
+    most = max(one["threads"] for one in data["speed"])
+    for name in dict.fromkeys(one["encoder"] for one in data["speed"]):
+        rates = {
+            one["precision"]: one["patches_per_second"]
+            for one in _rows(data["speed"], encoder=name, threads=most)
+        }
+        parts.append(f"{name} {rates['int8'] / rates['bf16']:.1f} times the speed of bf16")
+    return "; ".join(parts)
 
 
 def _made(data: Data) -> str:
@@ -229,6 +244,7 @@ FIGURES = (
     Figure("a slide of 100 000 x 100 000 pixels, from its pixels", "predict", _large_slide),
     Figure("of the encoder's own speed, a prediction reaches", "limits", _reach),
     Figure("of what this processor can compute, the encoder reaches", "limits", _peak),
+    Figure("int8", "precision", _int8),
     Figure(
         "extraction, ResNet-50, over a plain OpenSlide + PyTorch loop", "extract", _extraction_gain
     ),
@@ -285,6 +301,15 @@ def pages(results: Path = RESULTS) -> str:
     return "\n".join(["| page | command |", "|---|---|", *rows]) + "\n"
 
 
+def precision_tables(results: Path = RESULTS) -> str:
+    """The tables of the precision bench, under headings of a page's parts."""
+    path = results / "precision.md"
+    if not path.exists():
+        return f"{NOTHING}\n"
+    text = path.read_text(encoding="utf-8")
+    return text[text.index("\n## ") + 1 :].replace("## ", "### ")
+
+
 def filled(text: str, between: str) -> str:
     """A page with something between its marks."""
     start = text.index("\n", text.index(BEGIN)) + 1
@@ -295,6 +320,7 @@ def written(results: Path = RESULTS) -> Iterator[tuple[Path, str]]:
     """Pages and how they should be."""
     yield README, filled(README.read_text(encoding="utf-8"), table(results))
     yield INDEX, filled(INDEX.read_text(encoding="utf-8"), pages(results))
+    yield INT8, filled(INT8.read_text(encoding="utf-8"), precision_tables(results))
 
 
 def main() -> int:

@@ -44,6 +44,7 @@ def sample_patches(
     *,
     steps: Sequence[int] | None = None,
     num_patches: int = NUM_PATCHES,
+    seed: int = 0,
 ) -> PatchSample:
     """About so many patches of a cohort, fewer where its slides have fewer.
 
@@ -54,6 +55,7 @@ def sample_patches(
         open_row: opens one slide.
         steps: of the grid; None: all.
         num_patches: in all.
+        seed: of the draw.
 
     Raises:
         CohortError: not one slide could be used; the last one's reason is given.
@@ -70,7 +72,7 @@ def sample_patches(
             with open_row(row) as slide:
                 mask = find_tissue(slide, tissue, mask=row.mask_path)
                 pyramid = PatchPyramid.build(slide, mask, grid)
-                rng = np.random.default_rng([0, int(place)])
+                rng = np.random.default_rng([seed, int(place)])
                 pixels += _read(slide, pyramid, steps, quota, rng)
                 fingerprints.append(slide.fingerprint)
         except ZoomMILError as error:

@@ -58,8 +58,10 @@ PLAN = (
     Bench("probe", ("probe",), "probe", 20),
     Bench("pays", ("pays",), "zoom_pays", 120),
     Bench("localise", ("localise",), "localise", 5),
+    Bench("precision", ("precision",), "precision", 10),
+    Bench("budget", ("budget",), "budget", 2),
 )
-"""Quick ones first."""
+"""Quick ones first; the last ones use what pays trained."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,10 @@ class Table:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What one bench measured, how to measure it again, and what to think of it."""
+    """What one bench measured, how to measure it again, and what to think of it.
+
+    ``pictures`` are SVG texts by their file's name.
+    """
 
     name: str
     title: str
@@ -41,16 +44,20 @@ class BenchResult:
     tables: Sequence[Table]
     notes: Sequence[str] = ()
     data: dict[str, Any] = field(default_factory=dict)
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
     def to_markdown(self) -> str:
         """The result as a page."""
         notes = "".join(f"- {note}\n" for note in self.notes)
         parts = [f"# {self.title}\n", f"`{self.command}`\n", f"{describe_machine()}\n"]
+        parts += [f"![{self.title}]({name})\n" for name in self.pictures]
         parts += [table.to_markdown() for table in self.tables]
         return "\n".join(parts + ([notes] if notes else []))
 
     def write(self, folder: Path) -> Path:
-        """Write ``<name>.md`` and ``<name>.json``; the page's path."""
+        """Write ``<name>.md``, ``<name>.json`` and the pictures; the page's path."""
+        for name, picture in self.pictures.items():
+            write_text(folder / name, picture)
         page = folder / f"{self.name}.md"
         write_text(page, self.to_markdown())
         made_by = {"command": self.command, "code": code_version()}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zoommil.cli import terminal
+from zoommil.cli import options, terminal
 from zoommil.cli.accept import accept
+from zoommil.errors import ConfigError
 
 if TYPE_CHECKING:
     from zoommil.benches.results import BenchResult
@@ -30,7 +31,7 @@ ThreadsOption = Annotated[
     int | None, typer.Option("--threads", help="Cores to use instead of the bench's own.", min=1)
 ]
 WORK = Path(".zoommil-bench")
-BESIDE = ("out", "work", "workers", "folder")
+BESIDE = ("out", "work", "workers", "folder", "bags")
 """Where things lie and who works on them: not what is measured."""
 
 
@@ -217,6 +218,56 @@ def localise(
 
 
 @app.command()
+def precision(
+    context: typer.Context,
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    slides: Annotated[int, typer.Option(help="Slides of the cohort.", min=15)] = 60,
+    seeds: Annotated[int, typer.Option(help="Seeds of the runs; the first is used.", min=1)] = 3,
+    workers: Annotated[int, typer.Option(help="Processes side by side.", min=1)] = 2,
+) -> None:
+    """What fp32, bf16 and int8 change: features, choices, answers, speed.
+
+    Uses the slides and runs of `zoommil bench pays` with the same --work. Example:
+    `zoommil bench precision --out docs/results`
+    """
+    from zoommil.benches.precision import bench_precision
+    from zoommil.benches.zoom_pays import PaysSpec
+
+    spec = PaysSpec(num_slides=slides, seeds=tuple(range(seeds)))
+    show(context, bench_precision(work, spec=spec, workers=workers, say=terminal.say), out)
+
+
+@app.command()
+def budget(
+    context: typer.Context,
+    artefact: Annotated[
+        Path | None, typer.Argument(help="A trained model. [those of `zoommil bench pays`]")
+    ] = None,
+    cohort: Annotated[
+        str | None, typer.Argument(help="Labelled slides that the model was not trained on.")
+    ] = None,
+    bags: Annotated[Path | None, typer.Option("--bags", help="Folder of the slides' bags.")] = None,
+    out: OutOption = None,
+    work: WorkOption = WORK,
+    workers: Annotated[int, typer.Option(help="Processes side by side.", min=1)] = 2,
+) -> None:
+    """Accuracy against cost: what a model loses when it may look at less, as a picture.
+
+    Example: `zoommil bench budget runs/first/artefact cohort.csv --bags bags --out budget`
+    """
+    from zoommil.benches.budget import bench_budget, judged_by, judged_study
+
+    if artefact is None:
+        judged, name = judged_study(work, workers=workers, say=terminal.say), "budget"
+    elif cohort is None or bags is None:
+        raise ConfigError("a model of one's own needs its slides: ARTEFACT COHORT --bags FOLDER.")
+    else:
+        judged, name = judged_by(artefact, options.cohort_of(cohort), bags), "budget-own"
+    show(context, bench_budget(judged, name=name, say=terminal.say), out)
+
+
+@app.command()
 def predict(
     context: typer.Context,
     out: OutOption = None,
@@ -290,6 +341,9 @@ def typed_command(context: typer.Context) -> str:
     for option in context.command.params:
         value = context.params.get(str(option.name))
         if option.name in BESIDE or value == option.get_default(context) or not value:
+            continue
+        if option.param_type_name == "argument":
+            words.append(str(option.name).upper())
             continue
         for one in value if isinstance(value, list | tuple) else [value]:
             words += [option.opts[0], str(one)]
