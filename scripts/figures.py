@@ -131,6 +131,19 @@ def _int8(data: Data) -> str:
     return "; ".join(parts)
 
 
+def _under_limits(data: Data) -> str:
+    """The model as it is, then the tightest limit of each kind."""
+    points = data["points"]
+    own = _rows(points, way="the model itself")
+    if not own:
+        return ""
+    parts = [f"{own[0]['accuracy']:.2f} from {own[0]['patches']:.0f} patches a slide unlimited"]
+    for way in dict.fromkeys(one["way"] for one in points if one not in own):
+        cheapest = min(_rows(points, way=way), key=lambda one: one["gflops"])
+        parts.append(f"{way} {cheapest['accuracy']:.2f} from {cheapest['patches']:.0f}")
+    return "; ".join(parts)
+
+
 def _made(data: Data) -> str:
     return f"{data['made']['seconds']:.0f} s, {data['made']['peak_gb']:.1f} GB"
 
@@ -245,6 +258,9 @@ FIGURES = (
     Figure("of the encoder's own speed, a prediction reaches", "limits", _reach),
     Figure("of what this processor can compute, the encoder reaches", "limits", _peak),
     Figure("int8", "precision", _int8),
+    Figure(
+        "accuracy without a limit, and under the tightest of each kind", "budget", _under_limits
+    ),
     Figure(
         "extraction, ResNet-50, over a plain OpenSlide + PyTorch loop", "extract", _extraction_gain
     ),
