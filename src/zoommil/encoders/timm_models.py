@@ -55,7 +55,7 @@ def build_timm(
     """
     timm = require_timm(f"timm:{architecture}")
     if activation == "swiglu":
-        from timm.layers import SwiGLUPacked  # pyright: ignore[reportMissingImports]
+        from timm.layers.mlp import SwiGLUPacked  # pyright: ignore[reportMissingImports]
 
         arguments |= {"mlp_layer": SwiGLUPacked, "act_layer": nn.SiLU}
     model = timm.create_model(architecture, pretrained=False, **{"num_classes": 0, **arguments})
