@@ -34,9 +34,14 @@ def run(*arguments: str | Path, **kwargs) -> subprocess.CompletedProcess[str]:
 
 
 def start(*arguments: str | Path, **kwargs) -> subprocess.Popen[str]:
-    """Start a zoommil command and go on."""
+    """Start a zoommil command and go on; it hears Ctrl-C even if the tests do not."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(command(*arguments), stdout=pipe, stderr=pipe, text=True, **kwargs)
+    kwargs = {"stdout": pipe, "stderr": pipe, "text": True, **kwargs}
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command(*arguments), **kwargs)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_until(process: subprocess.Popen[str], is_reached: Callable[[], bool]) -> None:

@@ -72,7 +72,7 @@ class Store:
         _write_slides(self.folder / "slides", 1)
 
     def _wide(self) -> None:
-        """The same with one slide on which there is something to choose from at 1.25x."""
+        """The same with one slide for training on which one can choose at 1.25x."""
         from zoommil.synthetic.slide import write_slide
         from zoommil.synthetic.spec import SlideSpec
 
@@ -80,8 +80,8 @@ class Store:
         folder = self.folder / "wide"
         shutil.copytree(self.folder / "slides", folder, dirs_exist_ok=True)
         spec = SlideSpec(size_px=(8192, 8192), tissue=0.85, classes=("normal", "tumor"))
-        (folder / "slides" / "slide_000.svs").unlink()
-        write_slide(folder / "slides" / "slide_000.svs", spec, seed=1)
+        (folder / "slides" / "slide_002.svs").unlink()
+        write_slide(folder / "slides" / "slide_002.svs", spec, seed=1)
         shutil.copy(folder / "slides" / "slide_001.svs", folder / "slide.svs")
         shutil.copy(folder / "slides" / "slide_001.svs", folder / "a.svs")
 
