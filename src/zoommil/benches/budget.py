@@ -15,16 +15,7 @@ import numpy as np
 
 from zoommil.benches.budget_chart import draw
 from zoommil.benches.results import BenchResult, Table
-from zoommil.benches.zoom_pays import (
-    MAIN,
-    ZOOM,
-    PaysSpec,
-    Say,
-    cross_validated,
-    encode_cohort,
-    pays_cohorts,
-    slide_methods,
-)
+from zoommil.benches.zoom_pays import PaysSpec, Say, encode_main, fold_artefacts
 from zoommil.errors import CohortError, ConfigError, PredictionError
 from zoommil.inference.limits import Limits
 
@@ -77,19 +68,16 @@ def judged_study(
     """The slides of ``bench pays``, each with the model (first seed) that has not seen it."""
     from zoommil.engines.local import LocalEngine
     from zoommil.inference.predictor import Predictor
-    from zoommil.training.predictions import read_predictions
 
     spec = spec or PaysSpec()
     engine = LocalEngine(workers)
-    encoded = encode_cohort(work, MAIN, pays_cohorts(spec)[MAIN], spec, engine, say)
-    method = next(one for one in slide_methods(spec) if one.name == ZOOM)
+    encoded = encode_main(work, spec, engine, say)
     found = []
-    for (_, seed), folder in cross_validated(work, encoded, method, spec, engine).folders.items():
-        if seed == spec.seeds[0]:
-            predictor = Predictor.load(folder, "cpu")
-            for slide_id in read_predictions(folder / "predictions_test.csv").slide_ids:
-                label = str(encoded.cohort.slide(slide_id).label)
-                found.append(Judged(slide_id, label, encoded.bags / f"{slide_id}.h5", predictor))
+    for folder, slide_ids in fold_artefacts(work, encoded, spec, engine).items():
+        predictor = Predictor.load(folder, "cpu")
+        for slide_id in slide_ids:
+            label = str(encoded.cohort.slide(slide_id).label)
+            found.append(Judged(slide_id, label, encoded.bags / f"{slide_id}.h5", predictor))
     return found
 
 

@@ -19,17 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zoommil.benches.results import BenchResult, Table
-from zoommil.benches.zoom_pays import (
-    MAIN,
-    ZOOM,
-    Encoded,
-    PaysSpec,
-    Say,
-    cross_validated,
-    encode_cohort,
-    pays_cohorts,
-    slide_methods,
-)
+from zoommil.benches.zoom_pays import Encoded, PaysSpec, Say, encode_main, zoom_folders
 from zoommil.units import magnification_label
 
 if TYPE_CHECKING:
@@ -75,14 +65,13 @@ def bench_localise(
 
     spec = spec or PaysSpec()
     engine = LocalEngine(workers)
-    encoded = encode_cohort(work, MAIN, pays_cohorts(spec)[MAIN], spec, engine, say)
-    method = next(one for one in slide_methods(spec) if one.name == ZOOM)
-    folders = cross_validated(work, encoded, method, spec, engine).folders
+    encoded = encode_main(work, spec, engine, say)
+    folders = zoom_folders(work, encoded, spec, engine)
     folds = sorted({fold for fold, _ in folders})
-    best = [min((folders[fold, seed] for seed in method.seeds), key=_loss_of) for fold in folds]
+    best = [min((folders[fold, seed] for seed in spec.seeds), key=_loss_of) for fold in folds]
     rows = [_judged(CHOSEN, "lowest validation loss", encoded, best, _as_trained)]
     for models, prepare in ((TRAINED, _as_trained), (UNTRAINED, _before_training)):
-        for seed in method.seeds:
+        for seed in spec.seeds:
             mine = [folders[fold, seed] for fold in folds]
             rows.append(_judged(models, f"seed {seed}", encoded, mine, prepare))
     for row in rows:

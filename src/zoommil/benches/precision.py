@@ -9,23 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zoommil.benches.isolated import pinned, run_isolated
 from zoommil.benches.precision_page import Agreement, Speed, page
 from zoommil.benches.zoom_pays import (
-    MAIN,
-    ZOOM,
     Encoded,
     PaysSpec,
     Say,
-    cross_validated,
-    encode_cohort,
+    encode_main,
     extraction_spec,
-    pays_cohorts,
-    slide_methods,
+    fold_artefacts,
 )
 from zoommil.machine import num_cores
 
@@ -77,7 +73,7 @@ def bench_precision(
 
     spec = spec or PaysSpec()
     engine = LocalEngine(workers)
-    encoded = encode_cohort(work, MAIN, pays_cohorts(spec)[MAIN], spec, engine, say)
+    encoded = encode_main(work, spec, engine, say)
     network = calibrated(encoded, spec.encoder, None, spec.patch_px, spec, work)
     say(f"{spec.encoder}: calibrated")
     artefacts = fold_artefacts(work, encoded, spec, engine)
@@ -102,24 +98,9 @@ def calibrated(
     return quantise(name, found.pixels, folder, weights=weights, slides=found.slides)
 
 
-def fold_artefacts(
-    work: Path, encoded: Encoded, spec: PaysSpec, engine: Any
-) -> dict[str, tuple[str, ...]]:
-    """The artefact of each fold (first seed) with the slides that it has not seen."""
-    from zoommil.training.predictions import read_predictions
-
-    method = next(one for one in slide_methods(spec) if one.name == ZOOM)
-    found = cross_validated(work, encoded, method, spec, engine)
-    return {
-        str(folder): read_predictions(folder / "predictions_test.csv").slide_ids
-        for (_, seed), folder in found.folders.items()
-        if seed == spec.seeds[0]
-    }
-
-
 def compare(
     encoded: Encoded,
-    artefacts: dict[str, tuple[str, ...]],
+    artefacts: dict[Path, tuple[str, ...]],
     network: QuantisedNetwork,
     spec: PaysSpec,
     say: Say,
@@ -158,7 +139,7 @@ def compare(
 
 
 def answer_all(
-    encoded: Encoded, artefacts: dict[str, tuple[str, ...]], encoder: Encoder
+    encoded: Encoded, artefacts: dict[Path, tuple[str, ...]], encoder: Encoder
 ) -> dict[str, Prediction]:
     """The out-of-fold answer for each slide, from its pixels."""
     from zoommil.inference.predictor import Predictor
@@ -262,7 +243,7 @@ def _chosen(answer: Prediction) -> list[list[int]]:
     return [step.selected.tolist() for step in answer.steps if step.selected is not None]
 
 
-def _trained_on(artefacts: dict[str, tuple[str, ...]]) -> str:
+def _trained_on(artefacts: dict[Path, tuple[str, ...]]) -> str:
     """The precision of the features that the models were trained on."""
     from zoommil.artefact import load_artefact
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -80,13 +79,15 @@ def measure(size: StepSize, form: str, *, threads: int = 1, repeats: int = 3) ->
 def _measure_here(size: StepSize, form: str, threads: int, repeats: int) -> StepCost:
     import torch
 
+    from zoommil.machine import peak_memory_bytes, resident_memory_bytes
+
     torch.set_num_threads(threads)
     # Libraries load and thread pools start on something small, before memory is looked at.
     _prepare(StepSize(8, 2, size.ratios, num_samples=4, feature_dim=16), form)()
     step = _prepare(size, form)
-    before = _resident_bytes()
+    before = resident_memory_bytes()
     logits = step()
-    growth = max(0, _peak_bytes() - before)
+    growth = max(0, peak_memory_bytes() - before)
     # Of one thread the time it computed: what else runs on the machine does not count.
     clock = time.process_time if threads == 1 else time.perf_counter
     seconds = []
@@ -158,24 +159,6 @@ def _features(size: StepSize) -> list[torch.Tensor]:
     for ratio in size.ratios:
         counts.append(counts[-1] * ratio**2)
     return [torch.randn(count, size.feature_dim, generator=generator) for count in counts]
-
-
-def _resident_bytes() -> int:
-    from zoommil.machine import resident_memory_bytes
-
-    return resident_memory_bytes()
-
-
-def _peak_bytes() -> int:
-    """The peak of this very process: Linux's ru_maxrss would count that of its parent."""
-    from zoommil.machine import peak_memory_bytes
-
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return peak_memory_bytes()
 
 
 def _result(costs: Sequence[StepCost], threads: int) -> BenchResult:

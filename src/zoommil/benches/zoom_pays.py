@@ -160,6 +160,11 @@ def encode_cohort(
     return Encoded(name, cohort_spec, cohort, folder / "bags")
 
 
+def encode_main(work: Path, spec: PaysSpec, engine: LocalEngine, say: Say) -> Encoded:
+    """The cohort that zooming is for."""
+    return encode_cohort(work, MAIN, pays_cohorts(spec)[MAIN], spec, engine, say)
+
+
 def extraction_spec(spec: PaysSpec) -> ExtractionSpec:
     """What the bags hold."""
     from zoommil.extraction import EncoderChoice, ExtractionSpec
@@ -261,6 +266,27 @@ def cross_validated(
         reason = next(iter(found.failures.values()))
         raise TrainingError(f"{method.name} on {encoded.name!r}: {reason}")
     return found
+
+
+def zoom_folders(
+    work: Path, encoded: Encoded, spec: PaysSpec, engine: LocalEngine
+) -> dict[tuple[str, int], Path]:
+    """The artefact of ZoomMIL by fold and seed."""
+    method = next(one for one in slide_methods(spec) if one.name == ZOOM)
+    return cross_validated(work, encoded, method, spec, engine).folders
+
+
+def fold_artefacts(
+    work: Path, encoded: Encoded, spec: PaysSpec, engine: LocalEngine
+) -> dict[Path, tuple[str, ...]]:
+    """ZoomMIL's artefact of each fold (first seed) with the slides that it has not seen."""
+    from zoommil.training.predictions import read_predictions
+
+    return {
+        folder: read_predictions(folder / "predictions_test.csv").slide_ids
+        for (_, seed), folder in zoom_folders(work, encoded, spec, engine).items()
+        if seed == spec.seeds[0]
+    }
 
 
 def _slide_costs(encoded: Encoded, spec: PaysSpec) -> dict[str, tuple[float, float]]:
