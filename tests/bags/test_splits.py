@@ -136,6 +136,8 @@ def test_too_few_cases_or_sites():
         make_split(make_cohort(), keep_sites=True)
     with pytest.raises(SplitError, match="give three numbers"):
         make_split(make_cohort(), fractions=(0.5, 0.5))
+    with pytest.raises(SplitError, match=r"add up to 1\.2"):
+        make_split(make_cohort(), fractions=(0.9, 0.1, 0.2))
     with pytest.raises(SplitError, match="1 folds"):
         make_folds(make_cohort(), num_folds=1)
 

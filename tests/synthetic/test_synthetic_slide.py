@@ -143,7 +143,7 @@ folder = pathlib.Path(tempfile.mkdtemp(dir=sys.argv[1]))
 shape = dict(magnification=5.0, tissue=0.05)
 write_slide(folder / "small.svs", SlideSpec(size_px=(2048, 2048), **shape), 1)
 before = peak_memory_bytes()
-write_slide(folder / "large.svs", SlideSpec(size_px=(16384, 16384), **shape), 1)
+write_slide(folder / "large.svs", SlideSpec(size_px=(32768, 32768), **shape), 1)
 print(peak_memory_bytes() - before)
 """
 
@@ -152,5 +152,5 @@ def test_memory_does_not_grow_with_the_slide(tmp_path: Path):
     run = subprocess.run(
         [sys.executable, "-c", _MEASURE, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    whole_slide = 16384 * 16384 * 3
-    assert int(run.stdout) < 0.45 * whole_slide
+    whole_slide = 32768 * 32768 * 3
+    assert int(run.stdout) < 0.3 * whole_slide  # bands: it grows with the width, not the area

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,11 +38,17 @@ def make_split(
         keep_sites: also keep all cases of a site on one side.
 
     Raises:
-        SplitError: too few cases or sites for every class to be in every part.
+        SplitError: fractions that do not add up to 1; too few cases or sites for every class to be
+            in every part.
     """
     if len(fractions) != 3 or min(fractions) < 0 or fractions[0] <= 0 or sum(fractions) <= 0:
         raise SplitError(
             f"fractions {tuple(fractions)}: give three numbers, for train (above 0), val and test."
+        )
+    if not math.isclose(sum(fractions), 1, abs_tol=1e-6):
+        raise SplitError(
+            f"fractions {tuple(fractions)} add up to {sum(fractions):g}; give three that add up to "
+            "1, as 0.7,0.15,0.15."
         )
     labels = _case_labels(cohort)
     _check_enough(labels, sum(fraction > 0 for fraction in fractions), "parts")
