@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable, Mapping
-from importlib.metadata import entry_points
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from zoommil.errors import UnknownNameError
@@ -25,7 +26,7 @@ class Registry:
 
     def names(self) -> list[str]:
         """All known names: this package's in their own order, then third parties', sorted."""
-        plugins = sorted(point.name for point in self._plugins())
+        plugins = sorted(point.name for point in self._plugins)
         return list(dict.fromkeys([*self._members, *plugins]))
 
     def load(self, name: str) -> Any:
@@ -34,13 +35,15 @@ class Registry:
         if target is not None:
             module, attribute = target.split(":")
             return getattr(importlib.import_module(module), attribute)
-        for point in self._plugins():
+        for point in self._plugins:
             if point.name == name:
                 return point.load()
         raise unknown_name(self.family, name, self.names())
 
-    def _plugins(self):
-        return entry_points(group=f"zoommil.{self.family}s")
+    @cached_property
+    def _plugins(self) -> list[EntryPoint]:
+        # Looked up once: it reads a file of every installed package, and slides are opened often.
+        return list(entry_points(group=f"zoommil.{self.family}s"))
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
