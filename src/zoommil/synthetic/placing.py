@@ -94,11 +94,27 @@ class Placement:
         x, y = self.scene.origins[name]
         return crop(plane, self.x + x, self.y + y, self.width, self.height)
 
-    def around(self, plane: np.ndarray, origin: tuple[int, int], strength: float) -> np.ndarray:
-        """The block's part of a periodic plane with the margin, times the strength, around it."""
+    def around(
+        self,
+        plane: np.ndarray,
+        origin: tuple[int, int],
+        strength: float,
+        *,
+        is_turned: bool = False,
+    ) -> np.ndarray:
+        """The block's part of a periodic plane with the margin, times the strength, around it.
+
+        Turned: of the plane's transpose, by transposing the part; to cut it from the transpose
+        would jump through all of the plane's memory.
+        """
+        import cv2
+
         margin = round(self.margin * strength)
         left, top = self.x + origin[0] - margin, self.y + origin[1] - margin
-        return crop(plane, left, top, self.width + 2 * margin, self.height + 2 * margin)
+        width, height = self.width + 2 * margin, self.height + 2 * margin
+        if is_turned:
+            return cv2.transpose(crop(plane, top, left, height, width))
+        return crop(plane, left, top, width, height)
 
     def swayed(self, planes: tuple[np.ndarray, ...], origin: tuple[int, int]) -> list[np.ndarray]:
         """The block's part of periodic planes, displaced."""

@@ -88,7 +88,7 @@ def _stroma(place: Placement, edge: np.ndarray) -> tuple[np.ndarray, np.ndarray]
             continue
         origin = origins["turned stroma" if is_turned else "stroma"]
         planes = [
-            place.around(plane.T if is_turned else plane, origin, _BENT)
+            place.around(plane, origin, _BENT, is_turned=is_turned)
             for plane in (swatch.hematoxylin, swatch.eosin)
         ]
         looks.append(cv2.split(cv2.remap(cv2.merge(planes), *maps, cv2.INTER_LINEAR)))
