@@ -17,6 +17,7 @@ import numpy as np
 from zoommil.benches.patch_bank import ComposedBags, Composition, PatchBank, read_truths
 from zoommil.benches.zoom_pays import (
     LOW,
+    RECIPE,
     ZOOM,
     Encoded,
     Method,
@@ -58,7 +59,7 @@ def composed_methods(spec: PaysSpec) -> tuple[Method, ...]:
         "num_landmarks": spec.transmil_landmarks,
     }
     return (
-        Method(ZOOM, "zoommil", {"k": spec.composed_k, **widths}, **common),
+        Method(ZOOM, RECIPE, {"k": spec.composed_k, **widths}, **common),
         Method(LOW, "abmil", {"at": 0, **widths}, **common),
         Method("MeanMIL, highest", "meanmil", {"at": -1}, **common),
         Method("MaxMIL, highest", "maxmil", {"at": -1}, **common),

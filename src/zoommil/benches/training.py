@@ -55,7 +55,7 @@ def bench_training(
     work: Path,
     *,
     size: TrainingSize | None = None,
-    recipes: Sequence[str] = ("zoommil", "abmil"),
+    recipes: Sequence[str] = ("zoommil",),
     memories: Sequence[str] = ("memory", "mapped"),
     threads: int = 2,
     progress: Callable[[TrainingCost], None] | None = None,

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 MAIN, NO_HINT, VISIBLE = "grading", "control: no hint", "control: class visible low"
 ZOOM, RANDOM, LOW, HIGH = "ZoomMIL", "Random K", "ABMIL, lowest", "ABMIL, highest"
+DEFAULT = "ZoomMIL, recipe zoommil"
+RECIPE = "zoommil_robust"
+"""Of ZoomMIL here. On few slides recipe ``zoommil`` sometimes never finds the lesions; the page has
+it beside."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,8 @@ def bench_pays(
 
 _NOTES = (
     "Whole slides: out-of-fold predictions, folds by case, the same for all methods and seeds.",
+    f"ZoomMIL and Random K are trained by recipe {RECIPE}. It was chosen by its loss on the "
+    "validation slides of these folds, where some runs of recipe zoommil stay at guessing.",
 )
 
 
@@ -178,7 +184,7 @@ def slides_section(
     work: Path, encoded: Encoded, spec: PaysSpec, engine: LocalEngine, say: Say
 ) -> Section:
     """Out-of-fold predictions of every method on whole slides, and what was asked of them."""
-    methods = slide_methods(spec)
+    methods = [m for m in slide_methods(spec) if m.name != DEFAULT or encoded.name == MAIN]
     found = {m.name: _out_of_fold(work, encoded, m, spec, engine, say) for m in methods}
     costs = _slide_costs(encoded, spec)
     rows = [method_row(m.name, found[m.name], *costs[m.name], m.epochs) for m in methods]
@@ -205,9 +211,10 @@ def slide_methods(spec: PaysSpec) -> tuple[Method, ...]:
     widths = {"embed_dim": spec.embed_dim, "attention_dim": spec.attention_dim}
     zoom = {"k": spec.k, **widths}
     return (
-        Method(ZOOM, "zoommil", zoom, **common),
-        Method(RANDOM, "zoommil", {**zoom, "selection": "random_low"}, **common),
+        Method(ZOOM, RECIPE, zoom, **common),
+        Method(RANDOM, RECIPE, {**zoom, "selection": "random_low"}, **common),
         Method(LOW, "abmil", {"at": 0, **widths}, **common),
+        Method(DEFAULT, "zoommil", zoom, **common),
     )
 
 
@@ -298,7 +305,7 @@ def _slide_costs(encoded: Encoded, spec: PaysSpec) -> dict[str, tuple[float, flo
     )
     zoom = float(np.mean([zoom_patches(row, spec.k) for row in counts]))
     low, high = float(counts[:, 0].mean()), float(counts[:, -1].mean())
-    costs = {ZOOM: zoom, RANDOM: zoom, LOW: low, HIGH: high}
+    costs = {ZOOM: zoom, RANDOM: zoom, DEFAULT: zoom, LOW: low, HIGH: high}
     return {name: (cost, cost / high) for name, cost in costs.items()}
 
 
