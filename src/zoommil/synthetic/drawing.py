@@ -28,6 +28,7 @@ from zoommil.synthetic.tissue_shapes import draw_tissue_maps
 from zoommil.synthetic.vessels import draw_vessels
 
 SWATCH_PX = (1024, 4096)  # smallest, largest; the smallest exceeds a block and what reaches into it
+SWATCH_UM = (500.0, 1800.0)  # at least, at most about; glands and vessels find room in the smallest
 NOISE_PX = 256  # the period of the scanner's noise: a tile, so that bare tiles are all alike
 
 _ORIGINS = ("stroma", "turned stroma", "fat", "lymphocytes", "edge", "normal", "crowded", "vessels")
@@ -62,7 +63,7 @@ def draw_plan(spec: SlideSpec, seed: int) -> SlidePlan:
 
 def draw_scene(spec: SlideSpec, seed: int, plan: SlidePlan, threads: int = 1) -> SlideScene:
     """Everything a renderer needs: the swatches at this slide's resolution, and its stain."""
-    mpp, side_px = spec.mpp, _swatch_side(spec.mpp)
+    mpp, side_px = spec.mpp, _swatch_side(spec.mpp, max(spec.size_px))
     cells_px = min(side_px, max(512, round(1280 / mpp)))
     with ThreadPoolExecutor(threads) as pool:
         crowded = pool.submit(_draw_crowded, spec, seed, side_px)
@@ -97,9 +98,10 @@ def draw_scene(spec: SlideSpec, seed: int, plan: SlidePlan, threads: int = 1) ->
     )
 
 
-def _swatch_side(mpp: float) -> int:
-    """About two millimetres, as a power of two."""
-    wanted = 2 ** math.ceil(math.log2(1800.0 / mpp))
+def _swatch_side(mpp: float, slide_px: int) -> int:
+    """About two millimetres, as a power of two; less where the slide itself is smaller."""
+    least, most = (2 ** math.ceil(math.log2(um / mpp)) for um in SWATCH_UM)
+    wanted = min(most, max(least, 2 ** math.ceil(math.log2(slide_px))))
     return min(SWATCH_PX[1], max(SWATCH_PX[0], wanted))
 
 
