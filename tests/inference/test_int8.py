@@ -42,13 +42,18 @@ def predictor_int8(stored) -> Predictor:
     return Predictor.load(stored, "cpu", precision="int8")
 
 
+def work_of(answer) -> list[tuple]:
+    steps = answer.cost.steps
+    return [(step.patches, step.pixels, step.encoder_macs, step.head_macs) for step in steps]
+
+
 def test_the_answer_says_what_computed_it(predictor_int8, predictor, slides, stored):
     answer, exact = predictor_int8.predict(slides[0]), predictor.predict(slides[0])
     (network,) = find_quantised(stored.folder)
     for encoder in answer.provenance["encoders"]:
         assert (encoder["precision"], encoder["quantised"]) == ("int8", network.hash)
     assert any("precision fp32, here with int8" in text for text in answer.warnings)
-    assert answer.cost == exact.cost
+    assert work_of(answer) == work_of(exact)  # on other patches, perhaps
     assert answer.logits != exact.logits
     assert np.abs(np.subtract(answer.logits, exact.logits)).max() < 0.5
 
