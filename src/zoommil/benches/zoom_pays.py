@@ -122,6 +122,10 @@ def bench_pays(
 
 
 _NOTES = (
+    "No hint: lesions are made of glands like all others. They still lie where tissue is whole and "
+    "has glands, and to look there is worth something over ABMIL, which cannot see the class at "
+    "its magnification at all; Random K shows how much of that is where to look.",
+    "Class visible low: foci are larger and stains alike, so that it is plain to see.",
     "Whole slides: out-of-fold predictions, folds by case, the same for all methods and seeds.",
     f"ZoomMIL and Random K are trained by recipe {RECIPE}. It was chosen by its loss on the "
     "validation slides of these folds, where some runs of recipe zoommil stay at guessing.",
@@ -140,7 +144,9 @@ def pays_cohorts(spec: PaysSpec) -> dict[str, CohortSpec]:
         num_decoys=spec.num_decoys,
         focus_mm=spec.focus_mm,
     )
-    changes = {MAIN: {}, NO_HINT: {"hint": False}, VISIBLE: {"class_visible_low": True}}
+    # Plain to see: with small foci and every slide's own stain even this needs more slides.
+    plain = {"class_visible_low": True, "focus_mm": (1.5, 2.5), "stain_variation": 0.3}
+    changes = {MAIN: {}, NO_HINT: {"hint": False}, VISIBLE: plain}
     return {
         name: CohortSpec(num_slides=spec.num_slides, slide=slide.model_copy(update=change))
         for name, change in changes.items()
