@@ -60,7 +60,7 @@ class PaysSpec:
     # Bags composed of the slides' patches.
     num_parents: int = 12
     num_focus: tuple[int, int] = (1, 3)
-    composed_k: int = 3
+    composed_k: int = 5
     num_train: int = 240
     num_val: int = 90
     num_test: int = 600
