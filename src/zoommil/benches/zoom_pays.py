@@ -145,7 +145,7 @@ def pays_cohorts(spec: PaysSpec) -> dict[str, CohortSpec]:
         focus_mm=spec.focus_mm,
     )
     # Plain to see: with small foci and every slide's own stain even this needs more slides.
-    plain = {"class_visible_low": True, "focus_mm": (1.5, 2.5), "stain_variation": 0.3}
+    plain = {"class_visible_low": True, "focus_mm": (1.5, 2.5), "stain_variation": 0.0}
     changes = {MAIN: {}, NO_HINT: {"hint": False}, VISIBLE: plain}
     return {
         name: CohortSpec(num_slides=spec.num_slides, slide=slide.model_copy(update=change))

@@ -16,6 +16,9 @@ from zoommil.synthetic.scene import SlidePlan
 from zoommil.synthetic.spec import SlideSpec
 from zoommil.synthetic.tissue_shapes import TissueMaps, as_bytes
 
+VISIBLE_TINTS = ((0.4, 2.0), (2.8, 0.3))
+"""Hematoxylin and eosin, times, in foci of the control whose class is plain at low magnification:
+red in the middle class, blue in the last."""
 _INSIDE = 0.45  # share of a focus above which a gland belongs to it
 
 
@@ -29,8 +32,10 @@ def hinted_maps(spec: SlideSpec, plan: SlidePlan) -> TissueMaps:
     cells = maps.lymphocytes.astype(np.float32) / 255
     if spec.class_visible_low and spec.is_lesion:
         position = spec.classes.index(spec.label) / (len(spec.classes) - 1)
-        hematoxylin *= 1 + focus * (0.6 * (2 * position - 1))  # a middle class: red
-        eosin *= 1 + focus * (0.5 - 1.4 * (position - 0.5))  # the last class: blue
+        share = np.clip(2 * position - 1, 0, 1)
+        times = np.array(VISIBLE_TINTS[0]) * (1 - share) + np.array(VISIBLE_TINTS[1]) * share
+        hematoxylin *= 1 + focus * np.float32(times[0] - 1)
+        eosin *= 1 + focus * np.float32(times[1] - 1)
     return replace(
         maps,
         lymphocytes=as_bytes(np.maximum(cells * (1 - 0.5 * hint), 0.10 * hint)),

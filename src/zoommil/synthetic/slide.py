@@ -18,6 +18,7 @@ import numpy as np
 from zoommil.files import atomic_path, file_hash, hash_of, write_json
 from zoommil.machine import num_cores
 from zoommil.synthetic.drawing import draw_plan, draw_scene
+from zoommil.synthetic.mixing import VISIBLE_TINTS
 from zoommil.synthetic.rendering import bare_glass, has_tissue, render_block
 from zoommil.synthetic.scene import SlideScene
 from zoommil.synthetic.spec import SlideSpec
@@ -64,7 +65,8 @@ def write_slide(
         OutputError: the folder cannot be written.
     """
     path = Path(path)
-    key = hash_of({"spec": spec.model_dump(mode="json"), "seed": seed, "by": GENERATOR_VERSION})
+    made_from = {"spec": spec.model_dump(mode="json"), "seed": seed, "by": GENERATOR_VERSION}
+    key = hash_of(made_from | ({"tints": VISIBLE_TINTS} if spec.class_visible_low else {}))
     known = _intact(path, key)
     if known is not None:
         return known
