@@ -158,8 +158,8 @@ def _page(rows: Sequence[Judged], spec: PaysSpec) -> BenchResult:
             f"{LEAST_POINTING:.0%}: {'holds' if holds else '**does not hold**'}.",
             f"Of {len(each)} seeds the one of the lowest validation loss is taken in each fold "
             f"(losses {_listed(chosen.losses)}); no test slide decides it. The seeds by themselves "
-            f"win on {_listed(each)} of the slides: trainings that learn nothing from so few "
-            "slides look at the wrong places, and their validation loss is that of guessing, "
+            f"win on {_listed(each)} of the slides. A training that learned nothing from so few "
+            "slides would look at the wrong places; its validation loss would be that of guessing, "
             f"{np.log(3):.2f}.",
             "Pointing game: the patch with the most attention shares a quarter of itself, or of a "
             "lesion, with it. Chance: a patch drawn from all tissue at that magnification; among "
