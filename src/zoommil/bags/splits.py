@@ -41,7 +41,7 @@ def make_split(
         SplitError: fractions that do not add up to 1; too few cases or sites for every class to be
             in every part.
     """
-    if len(fractions) != 3 or min(fractions) < 0 or fractions[0] <= 0 or sum(fractions) <= 0:
+    if len(fractions) != 3 or min(fractions) < 0 or fractions[0] <= 0:
         raise SplitError(
             f"fractions {tuple(fractions)}: give three numbers, for train (above 0), val and test."
         )

@@ -16,7 +16,7 @@ from zoommil.synthetic.scene import SlidePlan
 from zoommil.synthetic.spec import SlideSpec
 from zoommil.synthetic.tissue_shapes import TissueMaps, as_bytes
 
-VISIBLE_TINTS = ((0.4, 2.0), (2.8, 0.3))
+_VISIBLE_TINTS = ((0.4, 2.0), (2.8, 0.3))
 """Hematoxylin and eosin, times, in foci of the control whose class is plain at low magnification:
 red in the middle class, blue in the last."""
 _INSIDE = 0.45  # share of a focus above which a gland belongs to it
@@ -33,7 +33,7 @@ def hinted_maps(spec: SlideSpec, plan: SlidePlan) -> TissueMaps:
     if spec.class_visible_low and spec.is_lesion:
         position = spec.classes.index(spec.label) / (len(spec.classes) - 1)
         share = np.clip(2 * position - 1, 0, 1)
-        times = np.array(VISIBLE_TINTS[0]) * (1 - share) + np.array(VISIBLE_TINTS[1]) * share
+        times = np.array(_VISIBLE_TINTS[0]) * (1 - share) + np.array(_VISIBLE_TINTS[1]) * share
         hematoxylin *= 1 + focus * np.float32(times[0] - 1)
         eosin *= 1 + focus * np.float32(times[1] - 1)
     return replace(
